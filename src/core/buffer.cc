@@ -1,0 +1,24 @@
+#include "core/buffer.h"
+
+#include <sys/mman.h>
+
+namespace headwater {
+
+Result<Buffer> Buffer::create(size_t bytes) {
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return error(ErrorCode::kExhausted, "the system refused {} bytes of memory; free some or ask for less", bytes);
+  }
+  if (bytes >= (size_t{2} << 20)) madvise(data, bytes, MADV_HUGEPAGE);
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+}  // namespace headwater

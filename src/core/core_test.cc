@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/core.h"
+
+namespace headwater {
+namespace {
+
+TEST(Dtype, EveryHalfSurvivesTheRoundTrip) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float value = f16_to_f32(static_cast<uint16_t>(bits));
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
+    } else {
+      ASSERT_EQ(f32_to_f16(value), bits);
+    }
+  }
+}
+
+TEST(Dtype, HalfRoundsToNearestEven) {
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);           // a tie goes down to even
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);
+  EXPECT_EQ(f32_to_f16(1.0f + 0x3p-11f), 0x3c02);           // a tie goes up to even
+  EXPECT_EQ(f32_to_f16(65519.0f), 0x7bff);
+  EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);
+  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);                       // half of the smallest subnormal: tie to zero
+  EXPECT_EQ(f32_to_f16(-0x1.8p-25f), 0x8001);
+}
+
+TEST(Dtype, Bf16RoundsToNearestEvenAndKeepsNan) {
+  EXPECT_EQ(f32_to_bf16(1.0f), 0x3f80);
+  EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);
+  EXPECT_EQ(f32_to_bf16(1.0f + 0x3p-8f), 0x3f82);
+  EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(Dtype, DequantizesQ4_1AsTheFormatSays) {
+  uint8_t block[20] = {};
+  block[1] = 0x38;  // d = 0.5
+  block[3] = 0xbc;  // m = -1
+  block[4] = 0x3f;  // q[0] = 15, q[16] = 3
+  float out[32];
+  dequantize_row(DType::kQ4_1, block, 32, out);
+  EXPECT_EQ(out[0], 6.5f);
+  EXPECT_EQ(out[16], 0.5f);
+  EXPECT_EQ(out[1], -1.0f);
+}
+
+TEST(Philox, MatchesThePublishedVectors) {  // Random123's kat_vectors
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
+  EXPECT_EQ(philox4x32({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, {0xa4093822u, 0x299f31d0u}),
+            (std::array<uint32_t, 4>{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
+}
+
+TEST(Buffer, IsZeroedAlignedAndMoves) {
+  auto buffer = Buffer::create(1 << 16);
+  ASSERT_TRUE(buffer);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % Buffer::kAlignment, 0u);
+  for (uint8_t byte : buffer->as<uint8_t>()) ASSERT_EQ(byte, 0);
+  std::byte* data = buffer->data();
+  Buffer moved = std::move(*buffer);
+  EXPECT_EQ(moved.data(), data);
+}
+
+TEST(Result, CarriesAValueOrAnError) {
+  auto half = [](int value) -> Result<int> {
+    if (value % 2 != 0) return error(ErrorCode::kInvalidArgument, "{} is odd; pass an even number", value);
+    return value / 2;
+  };
+  auto quarter = [&](int value) -> Result<int> {
+    HEADWATER_ASSIGN_OR_RETURN(int first, half(value));
+    return half(first);
+  };
+  EXPECT_EQ(*quarter(8), 2);
+  EXPECT_EQ(quarter(6).status().message(), "3 is odd; pass an even number");
+}
+
+}  // namespace
+}  // namespace headwater
