@@ -1,0 +1,4 @@
+// Door of the room: what a step attends, and how it is cut.
+#pragma once
+
+#include "attention/plan.h"

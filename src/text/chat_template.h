@@ -1,0 +1,63 @@
+// The model's own chat template (Jinja), run by a bounded interpreter: no host objects, no file or network access, and
+// limits on steps, recursion depth, output bytes and memory. A construct that the interpreter does not know is a
+// kUnsupported error with line and column when the template is parsed, never a silent difference.
+//
+// Only text that the template itself owns may become control tokens. render() therefore returns segments: template text
+// (owned) and text that came from message contents (not owned). encode() tokenises each with the matching SpecialTokens,
+// so user text that spells "<|im_end|>" stays text.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/core.h"
+#include "text/tokenizer.h"
+
+namespace headwater::text {
+
+struct Message {
+  std::string role;  // "system", "user", "assistant", ...
+  std::string content;
+};
+
+struct RenderOptions {
+  bool add_generation_prompt = true;
+};
+
+struct TemplateLimits {
+  uint32_t source_bytes = 1u << 20;
+  uint32_t steps = 1'000'000;  // evaluated nodes
+  uint32_t depth = 64;         // nesting of expressions and blocks
+  uint32_t output_bytes = 16u << 20;
+};
+
+struct TemplateSegment {
+  std::string text;
+  bool template_owned;
+};
+
+class ChatTemplate {
+ public:
+  // bos and eos: the spellings bound to bos_token and eos_token. trim_blocks and lstrip_blocks are on, as in transformers.
+  static Result<ChatTemplate> parse(std::string_view source, std::string bos, std::string eos, TemplateLimits limits = {});
+  // From tokenizer.chat_template; kNotFound when the file has none.
+  static Result<ChatTemplate> create(const model::GgufFile& file, const Tokenizer& tokenizer);
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  Result<std::vector<TemplateSegment>> render(std::span<const Message> messages, const RenderOptions& options) const;
+  Result<std::string> render_text(std::span<const Message> messages, const RenderOptions& options) const;
+  Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::span<const Message> messages,
+                                      const RenderOptions& options) const;
+
+ private:
+  struct Impl;
+  explicit ChatTemplate(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headwater::text

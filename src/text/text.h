@@ -1,0 +1,5 @@
+// Door of the room: text to token ids and back.
+#pragma once
+
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
