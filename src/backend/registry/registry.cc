@@ -1,0 +1,34 @@
+#include "backend/registry/registry.h"
+
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/reference/reference_backend.h"
+
+namespace headwater::backend {
+namespace {
+
+constexpr BackendRow kBackends[] = {
+    {"cpu", "AVX2 / AVX-512 kernels, all cores", cpu::create},
+    {"reference", "plain double-precision code, the oracle of the tests", reference::create},
+    {"cuda", "NVIDIA GPUs", cuda::create},
+};
+
+}  // namespace
+
+std::span<const BackendRow> backends() { return kBackends; }
+
+Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config) {
+  if (name == "auto") return cpu::create(config);
+  std::vector<std::string_view> names{"auto"};
+  for (const BackendRow& row : kBackends) {
+    if (row.name == name) return row.create(config);
+    names.push_back(row.name);
+  }
+  return error(ErrorCode::kInvalidArgument, "unknown back end '{}'; use one of {}", name, fmt::join(names, ", "));
+}
+
+}  // namespace headwater::backend

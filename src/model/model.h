@@ -1,0 +1,5 @@
+// Door of the room: model files, weights and the forward pass.
+#pragma once
+
+#include "model/decoder.h"
+#include "model/gguf.h"

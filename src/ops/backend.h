@@ -1,0 +1,182 @@
+// The Backend interface: the device work of a step, as the decoder composes it.
+//
+// Drawn for a device from the start. Operations are enqueued in order on one stream; only begin_step(), collect() and
+// finish() may wait. Nothing allocates between begin_step() and collect(). Pointers inside Matrix, DeviceBatch and the
+// parameter structs are device pointers (host pointers on the reference and cpu back ends).
+// One thread drives a Backend at a time; the back end spreads the work over its own threads.
+//
+// Activations are f32, row-major, [tokens, columns] with a row stride in elements.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "attention/plan.h"
+#include "core/core.h"
+#include "ops/kv_pool.h"
+#include "ops/sampling.h"
+#include "ops/step_block.h"
+
+namespace headwater::ops {
+
+struct Matrix {
+  float* data = nullptr;
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  uint64_t stride = 0;  // elements from row to row, >= columns
+
+  float* row(uint64_t index) const { return data + index * stride; }
+};
+
+// Weights as the model file holds them: `rows` output features, each a row of `columns` inputs in `dtype` (blocks along the
+// row). Host memory, usually the mapped file; must outlive every Weight prepared from it unless the back end copies.
+struct WeightView {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  uint64_t rows = 0;
+  uint64_t columns = 0;
+  uint64_t bytes() const { return rows * row_bytes(dtype, columns); }
+};
+
+// A weight as the back end wants it (repacked, uploaded, or just the view). Same quantisation, same values.
+class Weight {
+ public:
+  Weight(uint64_t rows, uint64_t columns, DType dtype) : rows_(rows), columns_(columns), dtype_(dtype) {}
+  virtual ~Weight() = default;
+  uint64_t rows() const { return rows_; }
+  uint64_t columns() const { return columns_; }
+  DType dtype() const { return dtype_; }
+
+ private:
+  uint64_t rows_;
+  uint64_t columns_;
+  DType dtype_;
+};
+
+struct EmbedParams {
+  std::span<const TokenId> token_ids;  // [T], inside the table
+  const Weight* table;                 // [vocabulary, columns]
+  Matrix out;                          // [T, columns]
+};
+
+// residual += delta (delta may have no data); out = residual / sqrt(mean(residual^2) + epsilon) * weight.
+struct AddNormParams {
+  Matrix residual;      // [T, columns], updated
+  Matrix delta;         // [T, columns] or data == nullptr
+  const float* weight;  // [columns]
+  float epsilon;
+  Matrix out;           // [T, columns]; may not alias residual
+};
+
+// out = x * transpose(weight) (+ bias). Several weights may read the same x: it is quantised once for all of them.
+// One summation order along the columns for every number of rows: the bits of a row do not depend on its neighbours.
+struct Product {
+  const Weight* weight;         // [n, k]
+  Matrix out;                   // [T, n]
+  const float* bias = nullptr;  // [n] or null
+};
+struct MatmulParams {
+  Matrix x;  // [T, k]
+  std::span<const Product> products;
+};
+
+enum class RopeStyle : uint8_t { kAdjacentPairs, kHalves };  // llama GGUF: adjacent pairs; neox: element i with i + dim / 2
+struct Rope {
+  RopeStyle style = RopeStyle::kAdjacentPairs;
+  uint32_t dims = 0;                    // rotated dimensions of a head, even, <= head_dim
+  const float* inverse_frequencies;     // [dims / 2]; angle = position * inverse_frequencies[i]. Host memory on every back end
+};
+
+// Rotates q and k by their positions and writes k and v of each token into its page slot, in one pass.
+struct RopeAppendParams {
+  Matrix q;  // [T, q_heads * head_dim], rotated in place; may be a slice of a fused projection (stride > columns)
+  Matrix k;  // [T, kv_heads * head_dim]; left as it was
+  Matrix v;  // [T, kv_heads * v_head_dim]
+  const DeviceBatch* batch;
+  Rope rope;
+  KvPool* pool;
+  uint32_t layer;
+};
+
+// The fields of attention that differ between models (not between steps). The window is in the plan.
+struct AttentionVariant {
+  float scale = 1.0f;            // scores = scale * q.k
+  float softcap = 0.0f;          // > 0: scores = softcap * tanh(scores / softcap)
+  const float* sinks = nullptr;  // [q_heads] learned logits (natural units, not scaled) or null; one per row in the denominator
+};
+
+struct AttentionParams {
+  Matrix q;                   // [T, q_heads * head_dim] in batch order
+  Matrix out;                 // [T, q_heads * v_head_dim] in batch order
+  float* lse2 = nullptr;      // [T, q_heads] merged lse2 in batch order, or null
+  const DeviceBatch* batch;   // plan, page ids
+  const KvPool* pool;
+  uint32_t layer;
+  uint32_t q_heads;           // a multiple of the pool's kv_heads; query head h reads KV head h / (q_heads / kv_heads)
+  AttentionVariant variant;
+};
+
+struct SiluMulParams {  // out = silu(gate) * up
+  Matrix gate;          // [T, n]
+  Matrix up;            // [T, n]
+  Matrix out;           // [T, n]; may alias gate
+};
+
+struct GatherRowsParams {
+  Matrix in;
+  std::span<const uint32_t> rows;  // [L]
+  Matrix out;                      // [L, columns]
+};
+
+struct SampleParams {
+  Matrix logits;  // [L, vocabulary]
+  std::span<const SampleRow> rows;  // [L]; host memory, read before sample() returns
+};
+
+struct BackendInfo {
+  std::string name;    // "reference", "cpu"
+  std::string target;  // "scalar", "avx2", "avx512", "avx512_bf16", ...
+  uint32_t workers;    // threads or SMs
+  uint32_t page_size_multiple;  // page sizes it takes: multiples of this
+  bool invariant;               // sharing-invariant bits
+};
+
+struct BackendConfig {
+  uint32_t threads = 0;    // 0: the cores this process may run on
+  std::string cpu_target;  // "": the best the processor has; or scalar, avx2, avx512, avx512_bf16
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const BackendInfo& info() const = 0;
+  virtual attention::CostModel cost_model(const KvShape& shape, uint32_t q_heads) const = 0;
+
+  // Set-up.
+  virtual Result<std::unique_ptr<KvPool>> create_kv_pool(const KvShape& shape) = 0;
+  virtual Result<std::unique_ptr<Weight>> prepare(const WeightView& view) = 0;
+  virtual Result<Matrix> allocate(uint32_t rows, uint32_t columns) = 0;  // freed with the back end; stride = columns
+  // Scratch for steps up to these limits; called once before the first step and again when limits grow.
+  virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads, uint32_t vocabulary) = 0;
+
+  // A step. copy_pages comes before any write of the step.
+  virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
+  virtual void copy_pages(KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) = 0;
+  virtual void embed(const EmbedParams& params) = 0;
+  virtual void add_norm(const AddNormParams& params) = 0;
+  virtual void matmul(const MatmulParams& params) = 0;
+  virtual void rope_append(const RopeAppendParams& params) = 0;
+  virtual void attend(const AttentionParams& params) = 0;  // writes partials to the back end's scratch, kDirect rows to out
+  virtual void merge(const AttentionParams& params) = 0;   // folds partials in table order into out (and lse2); empty rows -> 0
+  virtual void silu_mul(const SiluMulParams& params) = 0;
+  virtual void gather_rows(const GatherRowsParams& params) = 0;
+  virtual void sample(const SampleParams& params) = 0;                      // enqueues
+  virtual Result<std::span<const Sampled>> collect() = 0;                   // waits for sample(); [L]
+  virtual Status finish() = 0;                                              // waits for everything enqueued
+
+  // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
+  virtual uint64_t take_kv_bytes_read() = 0;
+};
+
+}  // namespace headwater::ops

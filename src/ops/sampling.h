@@ -1,0 +1,71 @@
+// How a token is chosen from a row of logits. Order of steps, as vLLM applies them:
+//   logprobs are taken from the raw logits (log softmax) -> banned ids and logit bias -> repetition, frequency and presence
+//   penalties -> temperature -> min_p -> top_k -> top_p -> draw. Greedy (temperature 0) takes the argmax after the penalties;
+//   equal logits go to the lower id.
+// The draw of one token uses Philox with key = seed and counter = (position, choice): it does not depend on the batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/core.h"
+
+namespace headwater::ops {
+
+struct LogitBias {
+  TokenId token;
+  float bias;
+};
+
+inline constexpr uint32_t kLogprobsMax = 20;
+
+struct SampleRow {
+  float temperature = 1.0f;  // 0: greedy
+  uint32_t top_k = 0;        // 0: all
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;  // 1: none; over prompt and generated tokens
+  float frequency_penalty = 0.0f;   // over generated tokens
+  float presence_penalty = 0.0f;
+  uint64_t seed = 0;
+  uint32_t choice = 0;              // index of the choice of an n > 1 request
+  uint32_t position = 0;            // index of the token being generated, from 0
+  std::span<const LogitBias> bias;          // ids inside the vocabulary; may be empty
+  std::span<const TokenId> banned;          // never chosen (end tokens before min_tokens)
+  std::span<const TokenId> prompt;          // read only when repetition_penalty != 1
+  std::span<const TokenId> generated;       // read only when a penalty is set
+  bool want_logprob = false;
+  uint32_t top_logprobs = 0;  // <= kLogprobsMax
+};
+
+struct TokenLogprob {
+  TokenId token;
+  float logprob;  // natural logarithm; may be -inf
+};
+
+struct Sampled {
+  TokenId token = -1;
+  float logprob = 0;           // of token, when wanted
+  uint32_t top_count = 0;
+  TokenLogprob top[kLogprobsMax];  // most likely first; equal ones by lower id
+};
+
+// Scratch of one caller: sized once for a vocabulary, no allocation afterwards.
+class SampleScratch {
+ public:
+  static Result<SampleScratch> create(uint32_t vocabulary);
+  std::span<float> logits() { return logits_.as<float>(); }
+  std::span<uint32_t> order() { return order_.as<uint32_t>(); }
+  std::span<uint32_t> counts() { return counts_.as<uint32_t>(); }
+
+ private:
+  Buffer logits_;  // [vocabulary]
+  Buffer order_;   // [vocabulary]
+  Buffer counts_;  // [vocabulary], zero between calls
+};
+
+// The one host implementation, used by the reference and CPU back ends. logits: [vocabulary] f32, finite or -inf; a NaN
+// or +inf is an error (kInternal), never a silent choice.
+Result<Sampled> sample_row(std::span<const float> logits, const SampleRow& row, SampleScratch& scratch);
+
+}  // namespace headwater::ops
