@@ -1,0 +1,86 @@
+#include "apps/answers.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headwater::apps {
+
+Status AnswerCollector::submit(const PromptRequest& prompt) {
+  auto id = engine_.submit(prompt.request);
+  if (!id) return error(id.status().code(), "prompt '{}': {}", prompt.id, id.status().message());
+  submitted_.push_back({*id, answers_.size()});
+  for (uint32_t choice = 0; choice < prompt.request.n; ++choice) {
+    Answer& answer = answers_.emplace_back();
+    answer.id = prompt.id;
+    answer.choice = choice;
+    answer.prompt_tokens = static_cast<uint32_t>(prompt.request.prompt.size());
+    streams_.push_back({text::Detokenizer(tokenizer_), text::StopStrings(prompt.stops)});
+  }
+  open_ += prompt.request.n;
+  return {};
+}
+
+void AnswerCollector::collect(const std::function<void(size_t, std::string_view)>& on_text) {
+  std::array<engine::Emission, 64> emissions;
+  while (const size_t count = engine_.poll_any(emissions)) {
+    for (const engine::Emission& emission : std::span(emissions).first(count)) take(emission, on_text);
+  }
+}
+
+void AnswerCollector::take(const engine::Emission& emission,
+                           const std::function<void(size_t, std::string_view)>& on_text) {
+  const auto owner = std::find_if(submitted_.begin(), submitted_.end(),
+                                  [&](const Submitted& entry) { return entry.request == emission.request; });
+  if (owner == submitted_.end()) return;
+  const size_t index = owner->first_answer + emission.choice;
+  Answer& answer = answers_[index];
+  Stream& stream = streams_[index];
+  if (stream.ended) return;
+
+  const bool stopped_by_id = emission.finish == engine::FinishReason::kStop;
+  std::string fresh, text;
+  if (emission.token >= 0) {
+    answer.token_ids.push_back(emission.token);
+    if (emission.top_count > 0 || emission.logprob != 0) {
+      answer.logprobs.push_back({emission.logprob, {emission.top, emission.top + emission.top_count}});
+    }
+    if (!stopped_by_id) stream.detokenizer.append(emission.token, fresh);
+  }
+  answer.cached_tokens = std::max(answer.cached_tokens, emission.cached_tokens);
+  if (emission.finish != engine::FinishReason::kNone) stream.detokenizer.finish(fresh);
+  const bool matched = stream.stops.feed(fresh, text);
+  if (matched) {
+    engine_.finish_choice(emission.request, emission.choice);
+  } else if (emission.finish != engine::FinishReason::kNone) {
+    stream.stops.finish(text);
+  }
+  answer.text += text;
+  if (on_text && !text.empty()) on_text(index, text);
+  if (matched || emission.finish != engine::FinishReason::kNone) {
+    answer.finish = matched ? engine::FinishReason::kStop : emission.finish;
+    stream.ended = true;
+    --open_;
+  }
+}
+
+Result<std::vector<Answer>> run_to_end(const text::Tokenizer& tokenizer, engine::Engine& engine,
+                                       std::span<const PromptRequest> prompts,
+                                       const std::function<void(size_t, std::string_view)>& on_text) {
+  AnswerCollector collector(tokenizer, engine);
+  for (const PromptRequest& prompt : prompts) HEADWATER_RETURN_IF_ERROR(collector.submit(prompt));
+  while (!collector.done()) {
+    auto worked = engine.step();
+    if (!worked) return worked.status();
+    collector.collect(on_text);
+    check(*worked || collector.done(), "the engine is idle while answers are open");
+  }
+  while (true) {  // choices ended by a stop string leave the engine in its next step
+    auto worked = engine.step();
+    if (!worked) return worked.status();
+    if (!*worked) break;
+    collector.collect(nullptr);
+  }
+  return collector.answers();
+}
+
+}  // namespace headwater::apps

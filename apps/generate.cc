@@ -1,0 +1,119 @@
+#include <fstream>
+#include <iostream>
+
+#include "apps/answers.h"
+#include "apps/commands.h"
+#include "apps/prompt_json.h"
+
+namespace headwater::apps {
+namespace {
+
+struct GenerateOptions {
+  RuntimeOptions runtime;
+  EngineOptions engine;
+  engine::SamplingParams sampling;
+  std::string prompt, system, prompts_file, json;
+  uint32_t n = 1;
+  bool raw = false;
+};
+
+Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, const Runtime& runtime) {
+  std::vector<PromptRequest> prompts;
+  if (options.prompts_file.empty()) {
+    PromptRequest prompt{"0", {}, {}};
+    prompt.request.sampling = options.sampling;
+    prompt.request.n = options.n;
+    HEADWATER_ASSIGN_OR_RETURN(prompt.request.prompt,
+                               encode_prompt(runtime, options.prompt, options.system, options.raw));
+    prompts.push_back(std::move(prompt));
+    return prompts;
+  }
+  std::ifstream file;
+  if (options.prompts_file != "-") {
+    file.open(options.prompts_file);
+    if (!file) return error(ErrorCode::kNotFound, "--prompts-file {}: cannot be read", options.prompts_file);
+  }
+  std::istream& in = options.prompts_file == "-" ? std::cin : file;
+  size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    HEADWATER_ASSIGN_OR_RETURN(PromptRequest prompt, parse_prompt_line(line, number, options.sampling, runtime));
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) return error(ErrorCode::kInvalidArgument, "{} holds no prompt", options.prompts_file);
+  return prompts;
+}
+
+Status write_answers(const std::vector<Answer>& answers, const std::string& path) {
+  std::ofstream file;
+  if (path != "-") file.open(path);
+  std::ostream& out = path == "-" ? std::cout : file;
+  for (const Answer& answer : answers) out << answer_line(answer) << '\n';
+  out.flush();
+  return out ? Status() : error(ErrorCode::kNotFound, "--json {}: cannot be written", path);
+}
+
+Status generate(const GenerateOptions& options) {
+  if (options.prompt.empty() == options.prompts_file.empty()) {
+    return error(ErrorCode::kInvalidArgument, "give either a prompt or --prompts-file; see headwater generate --help");
+  }
+  HEADWATER_ASSIGN_OR_RETURN(const engine::EngineConfig config, engine_config(options.engine));
+  HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options.runtime));
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<PromptRequest> prompts, read_prompts(options, runtime));
+  for (PromptRequest& prompt : prompts) {
+    for (TokenId id : runtime.tokenizer->end_of_generation()) prompt.request.sampling.stop_ids.push_back(id);
+  }
+  HEADWATER_ASSIGN_OR_RETURN(EngineHandle handle, create_engine(runtime, config));
+  print_settings(runtime, *handle.engine);
+
+  const bool stream = options.json.empty() && prompts.size() == 1 && prompts[0].request.n == 1;
+  const auto show = [](size_t, std::string_view text) { std::cout << text << std::flush; };
+  std::function<void(size_t, std::string_view)> on_text;
+  if (stream) on_text = show;
+  HEADWATER_ASSIGN_OR_RETURN(const std::vector<Answer> answers,
+                             run_to_end(*runtime.tokenizer, *handle.engine, prompts, on_text));
+  if (!options.json.empty()) return write_answers(answers, options.json);
+  if (stream) {
+    std::cout << '\n';
+    return {};
+  }
+  for (const Answer& answer : answers) fmt::print("--- {} ({})\n{}\n", answer.id, answer.choice, answer.text);
+  return {};
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, std::function<Status()>& run) {
+  auto options = std::make_shared<GenerateOptions>();
+  options->sampling.tokens_max = 128;
+  options->sampling.temperature = 0;
+  CLI::App* command = app.add_subcommand("generate", "answer one prompt, or a file of prompts as one batch");
+  command->add_option("prompt", options->prompt, "the prompt; a user message when the model has a chat template");
+  command->add_option("--prompts-file", options->prompts_file,
+                      "JSON lines {\"id\", \"prompt\" | \"messages\", \"max_tokens\", ...}; - for stdin");
+  command->add_option("--json", options->json, "write answers as JSON lines to this file; - for stdout");
+  command->add_option("--system", options->system, "system message in front of the prompt");
+  command->add_flag("--raw", options->raw, "no chat template: continue the prompt as it is");
+  command->add_option("-n,--max-tokens", options->sampling.tokens_max, "tokens of an answer, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--choices", options->n, "answers to the prompt")
+      ->check(CLI::Range(1, 128))
+      ->capture_default_str();
+  command->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 2.0))
+      ->capture_default_str();
+  command->add_option("--top-k", options->sampling.top_k, "of the k likeliest (0: all)")->capture_default_str();
+  command->add_option("--top-p", options->sampling.top_p, "of the likeliest that sum to p")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->sampling.seed, "of the draws")
+      ->envname("HEADWATER_SEED")
+      ->capture_default_str();
+  add_runtime_options(*command, options->runtime);
+  add_engine_options(*command, options->engine);
+  command->callback([options, &run] { run = [options] { return generate(*options); }; });
+}
+
+}  // namespace headwater::apps

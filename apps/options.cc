@@ -1,0 +1,123 @@
+#include "apps/options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <filesystem>
+
+namespace headwater::apps {
+namespace {
+
+constexpr const char* kDefaultModel = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
+}  // namespace
+
+void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
+  app.add_option("-m,--model", options.model, "GGUF file (default: the fetched SmolLM2-135M-Instruct)")
+      ->envname("HEADWATER_MODEL");
+  app.add_option("--backend", options.backend, "auto, cpu or reference")
+      ->envname("HEADWATER_BACKEND")
+      ->capture_default_str();
+  app.add_option("-t,--threads", options.threads, "worker threads (0: all cores)")
+      ->envname("HEADWATER_THREADS")
+      ->capture_default_str();
+  app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
+      ->envname("HEADWATER_LOG_LEVEL")
+      ->capture_default_str();
+}
+
+void add_engine_options(CLI::App& app, EngineOptions& options) {
+  app.add_option("-c,--max-model-len", options.max_model_len, "tokens of a sequence (0: the model's)")
+      ->envname("HEADWATER_MAX_MODEL_LEN")
+      ->capture_default_str();
+  app.add_option("--max-num-seqs", options.max_num_seqs, "sequences running at once")
+      ->envname("HEADWATER_MAX_NUM_SEQS")
+      ->capture_default_str();
+  app.add_option("--max-num-batched-tokens", options.max_num_batched_tokens, "token budget of a step")
+      ->envname("HEADWATER_MAX_NUM_BATCHED_TOKENS")
+      ->capture_default_str();
+  app.add_option("--kv-cache-memory", options.kv_cache_memory, "KV pool, e.g. 2G (default: a quarter of free memory)")
+      ->envname("HEADWATER_KV_CACHE_MEMORY");
+  app.add_option("--block-size", options.block_size, "tokens of a KV page")
+      ->envname("HEADWATER_BLOCK_SIZE")
+      ->capture_default_str();
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "bf16, f16 or f32")
+      ->envname("HEADWATER_KV_CACHE_DTYPE")
+      ->capture_default_str();
+  app.add_option("--shared-prefix", options.shared_prefix, "auto, off or always")
+      ->envname("HEADWATER_SHARED_PREFIX")
+      ->capture_default_str();
+  app.add_option("--shared-prefix-min-pages", options.shared_prefix_min_pages, "shortest shared run (0: what pays)")
+      ->envname("HEADWATER_SHARED_PREFIX_MIN_PAGES")
+      ->capture_default_str();
+  app.add_option("--shared-prefix-min-members", options.shared_prefix_min_members, "fewest sharers")
+      ->envname("HEADWATER_SHARED_PREFIX_MIN_MEMBERS")
+      ->capture_default_str();
+}
+
+Result<uint64_t> parse_bytes(const std::string& text) {
+  uint64_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit = lower(std::string(end, text.data() + text.size()));
+  int shift = -1;
+  for (const auto& [names, bits] :
+       {std::pair{"|b|", 0}, {"k|kb|kib", 10}, {"m|mb|mib", 20}, {"g|gb|gib", 30}, {"t|tb|tib", 40}}) {
+    if (("|" + std::string(names) + "|").find("|" + unit + "|") != std::string::npos) shift = bits;
+  }
+  if (status != std::errc() || shift < 0 || (shift > 0 && number >> (64 - shift) != 0)) {
+    return error(ErrorCode::kInvalidArgument, "'{}' is not a size; write bytes or a number with K, M or G, such as 2G",
+                 text);
+  }
+  return number << shift;
+}
+
+Result<DType> parse_kv_dtype(const std::string& text) {
+  const std::string name = lower(text);
+  if (name == "bf16" || name == "auto") return DType::kBF16;
+  if (name == "f16") return DType::kF16;
+  if (name == "f32") return DType::kF32;
+  return error(ErrorCode::kInvalidArgument, "--kv-cache-dtype '{}' is unknown; use bf16, f16 or f32", text);
+}
+
+Result<engine::EngineConfig> engine_config(const EngineOptions& options) {
+  engine::EngineConfig config;
+  config.context_max = options.max_model_len;
+  config.sequences_max = options.max_num_seqs;
+  config.step_tokens_max = options.max_num_batched_tokens;
+  config.page_size = options.block_size;
+  if (!options.kv_cache_memory.empty()) {
+    HEADWATER_ASSIGN_OR_RETURN(config.kv_bytes, parse_bytes(options.kv_cache_memory));
+  }
+  HEADWATER_ASSIGN_OR_RETURN(config.kv_dtype, parse_kv_dtype(options.kv_cache_dtype));
+  HEADWATER_ASSIGN_OR_RETURN(config.attention.sharing, attention::parse_sharing(options.shared_prefix));
+  config.attention.shared_pages_min = options.shared_prefix_min_pages;
+  config.attention.shared_members_min = options.shared_prefix_min_members;
+  for (const auto& [flag, value, low, high] :
+       {std::tuple{"--max-num-seqs", options.max_num_seqs, 1u, 4096u},
+        {"--max-num-batched-tokens", options.max_num_batched_tokens, 1u, 65536u},
+        {"--block-size", options.block_size, 1u, 1024u},
+        {"--shared-prefix-min-members", options.shared_prefix_min_members, 2u, 4096u}}) {
+    if (value < low || value > high) {
+      return error(ErrorCode::kInvalidArgument, "{} {} is out of range; use {} to {}", flag, value, low, high);
+    }
+  }
+  return config;
+}
+
+Result<std::string> model_path(const RuntimeOptions& options) {
+  if (!options.model.empty()) return options.model;
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const auto& folder : {std::filesystem::path("."), program / ".." / ".."}) {
+    if (std::filesystem::exists(folder / kDefaultModel, ignored))
+      return (folder / kDefaultModel).lexically_normal().string();
+  }
+  return error(ErrorCode::kNotFound,
+               "{} is not there; fetch it with tools/fetch_model.sh, or name a GGUF file with --model", kDefaultModel);
+}
+
+}  // namespace headwater::apps

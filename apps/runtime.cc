@@ -1,0 +1,71 @@
+#include "apps/runtime.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "backend/registry/registry.h"
+
+namespace headwater::apps {
+namespace {
+
+void show_progress(float part) {
+  constexpr int kWidth = 40;
+  const int filled = static_cast<int>(part * kWidth);
+  fmt::print(stderr, "\rloading [{:=<{}}{: <{}}] {:3.0f}%{}", "", filled, "", kWidth - filled, part * 100,
+             part >= 1.0f ? "\n" : "");
+}
+
+}  // namespace
+
+Result<Runtime> Runtime::load(const RuntimeOptions& options) {
+  if (!observe::set_log_level(options.log_level.c_str())) {
+    return error(ErrorCode::kInvalidArgument, "--log-level '{}' is unknown; use trace, debug, info, warn, error or off",
+                 options.log_level);
+  }
+  Runtime runtime;
+  HEADWATER_ASSIGN_OR_RETURN(runtime.path, model_path(options));
+  HEADWATER_ASSIGN_OR_RETURN(auto file, model::GgufFile::open(runtime.path));
+  runtime.file = std::make_unique<model::GgufFile>(std::move(file));
+  HEADWATER_ASSIGN_OR_RETURN(runtime.backend, backend::create_backend(options.backend, {options.threads, ""}));
+  HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*runtime.file));
+  runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer));
+  if (runtime.file->has("tokenizer.chat_template")) {
+    HEADWATER_ASSIGN_OR_RETURN(auto chat_template, text::ChatTemplate::create(*runtime.file, *runtime.tokenizer));
+    runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template));
+  }
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  HEADWATER_ASSIGN_OR_RETURN(runtime.model,
+                             model::load_model(*runtime.file, *runtime.backend, terminal ? show_progress : nullptr));
+  if (runtime.tokenizer->vocabulary_size() > runtime.model->shape().vocabulary) {
+    return error(ErrorCode::kCorrupt, "the tokenizer has {} tokens, the model's embedding only {} rows",
+                 runtime.tokenizer->vocabulary_size(), runtime.model->shape().vocabulary);
+  }
+  return runtime;
+}
+
+Result<EngineHandle> create_engine(Runtime& runtime, const engine::EngineConfig& config) {
+  EngineHandle handle;
+  HEADWATER_ASSIGN_OR_RETURN(handle.decoder, runtime.model->create_decoder());
+  HEADWATER_ASSIGN_OR_RETURN(handle.engine, engine::Engine::create(config, *handle.decoder, *runtime.backend));
+  return handle;
+}
+
+void print_settings(const Runtime& runtime, const engine::Engine& engine) {
+  const model::ModelShape& shape = runtime.model->shape();
+  const engine::EngineConfig& config = engine.config();
+  const kv::CacheConfig& cache = engine.cache().config();
+  const ops::BackendInfo& info = runtime.backend->info();
+  fmt::print(stderr, "model    {} ({}, {} layers, {}/{} heads x {}, {:.0f} MB)\n",
+             std::filesystem::path(runtime.path).filename().string(), shape.family, shape.layers, shape.q_heads,
+             shape.kv_heads, shape.head_dim, static_cast<double>(shape.weight_bytes) / 1e6);
+  fmt::print(stderr, "backend  {} ({}), {} threads\n", info.name, info.target, info.workers);
+  fmt::print(stderr, "kv cache {:.0f} MiB {}, {} pages of {} tokens = {} tokens; context {}\n",
+             static_cast<double>(config.kv_bytes) / (1 << 20), to_string(config.kv_dtype), cache.pages, cache.page_size,
+             uint64_t{cache.pages} * cache.page_size, config.context_max);
+  fmt::print(stderr, "batch    {} sequences, {} tokens a step; shared prefix {}\n\n", config.sequences_max,
+             config.step_tokens_max, to_string(config.attention.sharing));
+}
+
+}  // namespace headwater::apps
