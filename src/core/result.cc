@@ -7,21 +7,28 @@ namespace headwater {
 
 const char* to_string(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kOk: return "ok";
-    case ErrorCode::kInvalidArgument: return "invalid argument";
-    case ErrorCode::kNotFound: return "not found";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kCorrupt: return "corrupt";
-    case ErrorCode::kExhausted: return "exhausted";
-    case ErrorCode::kCancelled: return "cancelled";
-    case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kOk:
+      return "ok";
+    case ErrorCode::kInvalidArgument:
+      return "invalid argument";
+    case ErrorCode::kNotFound:
+      return "not found";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kCorrupt:
+      return "corrupt";
+    case ErrorCode::kExhausted:
+      return "exhausted";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+    case ErrorCode::kInternal:
+      return "internal";
   }
   return "unknown";
 }
 
-void check_failed(const char* message, std::source_location where) {
-  std::fprintf(stderr, "headwater: check failed at %s:%u (%s): %s\n", where.file_name(),
-               static_cast<unsigned>(where.line()), where.function_name(), message);
+void check_failed(const char* message, const char* file, unsigned line, const char* function) {
+  std::fprintf(stderr, "headwater: check failed at %s:%u (%s): %s\n", file, line, function, message);
   std::abort();
 }
 
