@@ -77,9 +77,9 @@ Result<uint64_t> parse_bytes(const std::string& text) {
 
 Result<DType> parse_kv_dtype(const std::string& text) {
   const std::string name = lower(text);
-  if (name == "bf16" || name == "auto") return DType::kBF16;
-  if (name == "f16") return DType::kF16;
-  if (name == "f32") return DType::kF32;
+  if (name == "bf16" || name == "bfloat16" || name == "auto") return DType::kBF16;
+  if (name == "f16" || name == "float16") return DType::kF16;
+  if (name == "f32" || name == "float32") return DType::kF32;
   return error(ErrorCode::kInvalidArgument, "--kv-cache-dtype '{}' is unknown; use bf16, f16 or f32", text);
 }
 

@@ -19,7 +19,7 @@ void show_progress(float part) {
 
 }  // namespace
 
-Result<Runtime> Runtime::load(const RuntimeOptions& options) {
+Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& wrap) {
   if (!observe::set_log_level(options.log_level.c_str())) {
     return error(ErrorCode::kInvalidArgument, "--log-level '{}' is unknown; use trace, debug, info, warn, error or off",
                  options.log_level);
@@ -29,6 +29,7 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(auto file, model::GgufFile::open(runtime.path));
   runtime.file = std::make_unique<model::GgufFile>(std::move(file));
   HEADWATER_ASSIGN_OR_RETURN(runtime.backend, backend::create_backend(options.backend, {options.threads, ""}));
+  if (wrap) runtime.backend = wrap(std::move(runtime.backend));
   HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*runtime.file));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer));
   if (runtime.file->has("tokenizer.chat_template")) {

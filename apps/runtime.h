@@ -1,6 +1,7 @@
 // A model loaded and ready: file, back end, weights, tokenizer, chat template. Shared by every command that runs one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +20,11 @@ struct Runtime {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;  // null when the file has none
 
-  static Result<Runtime> load(const RuntimeOptions& options);  // shows a progress bar on a terminal
+  using WrapBackend = std::function<std::unique_ptr<ops::Backend>(std::unique_ptr<ops::Backend>)>;
+
+  // Shows a progress bar on a terminal. wrap: puts a decorator around the back end before anything is loaded; may be
+  // null.
+  static Result<Runtime> load(const RuntimeOptions& options, const WrapBackend& wrap = nullptr);
 };
 
 // One engine with its own activations; the weights are the runtime's.

@@ -1,0 +1,99 @@
+#include <filesystem>
+#include <map>
+
+#include "apps/commands.h"
+#include "apps/options.h"
+#include "core/system.h"
+#include "model/model.h"
+
+namespace headwater::apps {
+namespace {
+
+struct InspectOptions {
+  std::string file;
+  std::string kv_cache_dtype = "bf16";
+  uint32_t block_size = kv::kPageSizeDefault;
+  bool tensors = false;
+};
+
+double mib(uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+void print_metadata(const model::GgufFile& file) {
+  fmt::print("metadata\n");
+  for (const auto& entry : file.entries()) fmt::print("  {:<44} {}\n", entry.key, file.describe(entry.key, 70));
+}
+
+void print_quantisation(const model::GgufFile& file) {
+  struct Total {
+    uint64_t tensors = 0, elements = 0, bytes = 0;
+  };
+  std::map<DType, Total> totals;
+  for (const model::GgufTensor& tensor : file.tensors()) {
+    Total& total = totals[tensor.dtype];
+    ++total.tensors;
+    total.elements += tensor.rows() * tensor.columns();
+    total.bytes += tensor.data.size();
+  }
+  fmt::print("\nquantisation\n");
+  for (const auto& [dtype, total] : totals) {
+    fmt::print("  {:<5} {:4} tensors {:8.1f} M weights {:8.1f} MiB {:5.2f} bits a weight\n", to_string(dtype),
+               total.tensors, static_cast<double>(total.elements) / 1e6, mib(total.bytes),
+               8.0 * static_cast<double>(total.bytes) / static_cast<double>(total.elements));
+  }
+}
+
+void print_tensors(const model::GgufFile& file) {
+  fmt::print("\ntensors\n");
+  for (const model::GgufTensor& tensor : file.tensors()) {
+    fmt::print("  {:<32} {:<5} [{} x {}] at byte {}\n", tensor.name, to_string(tensor.dtype), tensor.rows(),
+               tensor.columns(), tensor.file_offset);
+  }
+}
+
+void print_memory_plan(const model::ModelShape& shape, uint32_t block_size, DType kv_dtype) {
+  const ops::KvShape kv = shape.kv_shape(block_size, 1, kv_dtype);
+  const uint64_t token_bytes = kv.bytes_token_layer() * shape.layers;
+  const auto pool = static_cast<uint64_t>(engine::kKvShareDefault * static_cast<double>(memory_available_bytes()));
+  fmt::print("\nmodel    {} '{}': {} layers, width {}, feed-forward {}, {}/{} heads x {}, vocabulary {}, context {}\n",
+             shape.family, shape.name, shape.layers, shape.embedding, shape.feed_forward, shape.q_heads, shape.kv_heads,
+             shape.head_dim, shape.vocabulary, shape.context_max);
+  fmt::print("\nmemory plan\n");
+  fmt::print("  weights            {:8.1f} MiB\n", mib(shape.weight_bytes));
+  fmt::print("  KV a token         {:8.1f} KiB ({}, all layers)\n", static_cast<double>(token_bytes) / 1024,
+             to_string(kv_dtype));
+  fmt::print("  KV a full context  {:8.1f} MiB ({} tokens)\n", mib(token_bytes * shape.context_max), shape.context_max);
+  fmt::print("  KV pool by default {:8.1f} MiB ({:.0f}% of free memory) = {} tokens, {} pages of {}\n", mib(pool),
+             100 * engine::kKvShareDefault, pool / token_bytes, pool / (token_bytes * block_size), block_size);
+}
+
+Status inspect(const InspectOptions& options) {
+  HEADWATER_ASSIGN_OR_RETURN(const DType kv_dtype, parse_kv_dtype(options.kv_cache_dtype));
+  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(options.file));
+  fmt::print("{}: GGUF version 3, {:.1f} MiB, {} tensors, alignment {}\n\n", options.file, mib(file.file_bytes()),
+             file.tensors().size(), file.alignment());
+  print_metadata(file);
+  print_quantisation(file);
+  if (options.tensors) print_tensors(file);
+  HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(file));
+  HEADWATER_RETURN_IF_ERROR(model::check_tensors(file, shape));
+  print_memory_plan(shape, options.block_size, kv_dtype);
+  return {};
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, std::function<Status()>& run) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = app.add_subcommand("inspect", "what a model file holds, and the memory it will need");
+  command->add_option("file", options->file, "GGUF file")->required();
+  command->add_flag("--tensors", options->tensors, "list every tensor");
+  command->add_option("--kv-cache-dtype", options->kv_cache_dtype, "bf16, f16 or f32")->capture_default_str();
+  command->add_option("--block-size", options->block_size, "tokens of a KV page")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->callback([options, &run] { run = [options] { return inspect(*options); }; });
+}
+
+}  // namespace headwater::apps

@@ -1,0 +1,40 @@
+// Attention of one layer, cell by cell: sharing auto against off, interleaved in one run, outputs compared first.
+//
+// Every arm proves what it ran: its plan's outcome is printed and asserted (off is flat; always is shared where the
+// cell has a legal run). The gate compares (plan / layers + us) of auto with off's: the median ratio over pairs,
+// repeated until its 95% interval lies on one side of the threshold or the repetitions end. A cell whose auto plan
+// equals off's item for item passes by identity.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "bench/workload.h"
+#include "ops/backend.h"
+
+namespace headwater::bench {
+
+struct AttentionBenchOptions {
+  std::vector<Cell> cells;
+  uint32_t layers = 32;         // over which a step's plan is spread
+  uint32_t reps = 9;            // pairs, at least
+  uint32_t steps = 1;           // calls of one timing, averaged
+  uint32_t warmup = 1;          // pairs before the timed ones
+  uint32_t reps_max = 200;      // pairs, at most
+  double seconds_max = 0;       // of the whole run; 0: no limit. Cells not reached count as skipped
+  uint64_t pool_bytes_max = 0;  // larger cells count as skipped; 0: half of the free memory
+  double gate = 0;              // > 0: fail when a cell's ratio is above
+  bool always = false;          // a third arm with every legal node shared
+  bool invariant = true;
+  uint32_t shard = 0, shards = 1;
+  bool inject_fault = false;  // one page of one member of the auto arm is another one: the comparison must fail
+  bool mislabel = false;      // the arm `off` is planned as `always`: the outcome check must fail
+  std::string commit;
+};
+
+// Writes a table to `table` and JSON lines to `json` (either may be null). Fails when a gate or an assertion fails.
+Status run_attention_bench(ops::Backend& backend, const AttentionBenchOptions& options, std::ostream* table,
+                           std::ostream* json);
+
+}  // namespace headwater::bench

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# The commands as a user types them: cli_test.sh PROGRAM
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
+# expect NAME STATUS PATTERN COMMAND...: exit status, and a pattern in stdout + stderr
+expect() {
+  local name=$1 status=$2 pattern=$3; shift 3
+  "$@" > "$work/out" 2>&1 < /dev/null
+  local got=$?
+  [ "$got" = "$status" ] || { fail "$name: exit $got, expected $status"; tail -5 "$work/out"; }
+  grep -qE -- "$pattern" "$work/out" || { fail "$name: no '$pattern' in the output"; tail -5 "$work/out"; }
+}
+
+for command in "" demo generate chat inspect "bench attention" "bench plan" "bench compare"; do
+  # shellcheck disable=SC2086
+  expect "help of '$command'" 0 "Usage|--help" "$program" $command --help
+  [ "$(wc -l < "$work/out")" -le 48 ] || fail "help of '$command' is $(wc -l < "$work/out") lines; a screen is 48"
+done
+
+model=models/SmolLM2-135M-Instruct.Q4_1.gguf
+expect "version" 0 "^[0-9]+\.[0-9]+" "$program" --version
+expect "no command" 106 "subcommand" "$program"
+expect "inspect" 0 "llama.*30 layers" "$program" inspect $model
+expect "inspect tensors" 0 "blk.29.ffn_down.weight" "$program" inspect $model --tensors
+expect "inspect a missing file" 1 "nothing.gguf" "$program" inspect nothing.gguf
+head -c 1000 $model > "$work/cut.gguf"
+expect "inspect a cut file" 1 "headwater:" "$program" inspect "$work/cut.gguf"
+expect "inspect a text file" 1 "headwater:" "$program" inspect README.md
+
+kv=(--kv-cache-memory 100M)
+expect "generate" 0 "Paris" "$program" generate "${kv[@]}" -n 24 "What is the capital of France?"
+expect "generate through the twin of a flag" 2 "HEADWATER_SHARED_PREFIX|sometimes" env HEADWATER_SHARED_PREFIX=sometimes "$program" generate hi
+expect "generate with a bad size" 2 "lots" "$program" generate --kv-cache-memory lots hi
+expect "generate with an unknown back end" 2 "tpu" "$program" generate --backend tpu hi
+expect "generate with cuda" 1 "without CUDA" "$program" generate --backend cuda hi
+expect "generate without a prompt" 2 "prompt" "$program" generate
+
+cat > "$work/prompts.jsonl" << 'LINES'
+{"id": "a", "messages": [{"role": "user", "content": "Name a river."}], "max_tokens": 8}
+{"id": "b", "prompt": "The river Rhine", "max_tokens": 8, "temperature": 0.8, "seed": 7, "n": 2}
+
+{"id": "c", "prompt": [504, 2010], "max_tokens": 4, "logprobs": true, "top_logprobs": 2}
+LINES
+expect "a batch" 0 "" "$program" generate "${kv[@]}" --prompts-file "$work/prompts.jsonl" --json "$work/answers.jsonl"
+python3 - "$work/answers.jsonl" << 'PYTHON' || fail "answers of the batch"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert [line["id"] for line in lines] == ["a", "b", "b", "c"], lines
+assert [line["choice"] for line in lines] == [0, 0, 1, 0]
+assert all(set(line) >= {"prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason"} for line in lines)
+assert all(len(line["token_ids"]) <= 8 for line in lines)
+assert len(lines[3]["logprobs"]) == len(lines[3]["token_ids"]) and len(lines[3]["logprobs"][0]["top"]) == 2
+assert lines[1]["token_ids"] != lines[2]["token_ids"], "choices of one request are the same"
+PYTHON
+cp "$work/answers.jsonl" "$work/first.jsonl"
+"$program" generate "${kv[@]}" --prompts-file "$work/prompts.jsonl" --json "$work/answers.jsonl" --shared-prefix off > /dev/null 2>&1
+cmp -s "$work/first.jsonl" "$work/answers.jsonl" || fail "a batch run twice gives two answers"
+for line in '{"prompt": "x", "temperature": 3}' '{"prompt": "x", "max_tokens": "many"}' '{"prompt": []}' '{"prompt": [99999999]}' \
+            '{"prompt": "x", "messages": []}' '{"messages": [{"role": "user"}]}' 'not json' '{"prompt": "x", "stop": [""]}' \
+            '{"prompt": "x", "n": 0}' '{"prompt": "x", "logit_bias": {"-1": 3}}'; do
+  echo "$line" > "$work/bad.jsonl"
+  expect "bad line $line" 2 "line 1" "$program" generate "${kv[@]}" --prompts-file "$work/bad.jsonl"
+done
+
+expect "a prompt that cannot fit" 2 "[0-9]+.*[0-9]+" "$program" generate --kv-cache-memory 4M -n 4000 hi
+printf 'My name is Ada.\nWhat is my name?\n' > "$work/chat.txt"
+"$program" chat "${kv[@]}" -n 24 < "$work/chat.txt" > "$work/out" 2>&1 || fail "chat"
+[ "$(grep -c 'from the prefix cache' "$work/out")" = 2 ] || fail "chat: two turns"
+grep -qE ', [1-9][0-9]* from the prefix cache' "$work/out" || fail "chat: the second turn re-uses nothing"
+
+cell=(--batch 4 --shared 512 --tail 64 --reps 3)
+expect "bench attention" 0 "1 cells, 0 skipped" "$program" bench attention "${cell[@]}"
+expect "bench attention, all arms" 0 '"arm":"always"' "$program" bench attention "${cell[@]}" --always --json -
+expect "bench attention, an injected fault" 1 "differ" "$program" bench attention "${cell[@]}" --inject-fault
+expect "bench attention, a mislabelled arm" 1 "the arm 'off' took" "$program" bench attention "${cell[@]}" --mislabel
+expect "bench attention, an unknown grid" 2 "small-models" "$program" bench attention --grid nothing
+expect "bench plan" 0 "us_from_scratch" "$program" bench plan --json -
+
+[ "$failures" = 0 ] && echo "cli: all passed"
+exit "$failures"
