@@ -4,7 +4,8 @@
 //
 //   | magic version tensor_count kv_count | kv ... | tensor info ... | padding | tensor data ... |
 //
-// The mapping lives as long as the GgufFile; every view below points into it.
+// The mapping lives as long as the GgufFile; every view below points into it. Shortening the file meanwhile
+// stops the process (SIGBUS).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,19 @@
 namespace headwater::model {
 
 enum class GgufType : uint32_t {
-  kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9,
-  kU64 = 10, kI64 = 11, kF64 = 12,
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
 };
 
 struct GgufTensor {

@@ -50,6 +50,13 @@ class Peer:
         self.context = llama.llama_init_from_model(self.model, params)
         self.batch = llama.llama_batch_init(CONTEXT, 0, 1)
 
+    def tokenize(self, text):
+        data = text.encode()
+        tokens = (ctypes.c_int32 * len(data))()
+        vocabulary = llama.llama_model_get_vocab(self.model)
+        count = llama.llama_tokenize(vocabulary, data, len(data), tokens, len(data), False, True)
+        return list(tokens[:count])
+
     def forget(self):
         llama.llama_memory_clear(llama.llama_get_memory(self.context), True)
 
@@ -86,10 +93,11 @@ def logsumexp(logits):
 def compare_prompts(peer, folder):
     lines = (folder / "smollm2_golden.jsonl").read_text(encoding="utf-8").splitlines()
     steps = np.frombuffer((folder / "smollm2_golden_logits.bin").read_bytes()[HEADER.size :], STEP_FORMAT)
-    same_texts = same_steps = total = 0
+    same_ids = same_texts = same_steps = total = 0
     margin_lost, differences = 0.0, []
     for index, golden in enumerate(map(json.loads, lines)):
         prompt, continuation = golden["tokens"], golden["continuation"]
+        same_ids += peer.tokenize(golden["text"]) == prompt
         same_texts += peer.greedy(prompt, len(continuation)) == continuation
         peer.forget()
         rows = peer.logits((prompt + continuation)[:-1], 0)[len(prompt) - 1 :]
@@ -101,6 +109,7 @@ def compare_prompts(peer, folder):
         differences.append((logsumexp(rows) - expected["logsumexp"])[:, None])
         same_steps += int(agrees.sum())
         total += len(continuation)
+    print(f"token ids equal: {same_ids} of {len(lines)}")
     print(f"greedy texts equal: {same_texts} of {len(lines)}")
     print(f"teacher-forced arg max equal: {same_steps} of {total}; largest margin lost {margin_lost}")
     every = np.concatenate([d.ravel() for d in differences])
@@ -109,6 +118,8 @@ def compare_prompts(peer, folder):
 
 def compare_perplexity(peer, folder):
     golden = json.loads((folder / "smollm2_perplexity.json").read_text(encoding="utf-8"))
+    text = (folder / "perplexity_text.txt").read_text(encoding="utf-8")
+    print(f"token ids of the text equal: {peer.tokenize(text) == golden['tokens']}")
     peer.forget()
     rows = peer.logits(golden["tokens"], 0)[:-1]
     losses = logsumexp(rows) - rows[np.arange(len(rows)), golden["tokens"][1:]]

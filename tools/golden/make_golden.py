@@ -17,7 +17,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import gguf
 import numpy as np
 
-import gguf_tokenizer
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from make_tokenizer_json import from_gguf
 from llama_numpy import Llama, logsumexp
 from prompts import all_prompts
 
@@ -91,7 +92,7 @@ def write_perplexity(model, tokenizer, folder):
 
 def main(model_path, folder):
     reader = gguf.GGUFReader(model_path)
-    tokenizer = gguf_tokenizer.load(reader)
+    tokenizer = from_gguf(model_path)
     model = Llama(reader)
     assert model.output.shape[0] == VOCABULARY
     folder = pathlib.Path(folder)

@@ -1,0 +1,4 @@
+# The default model's logits and perplexity, compared with the numpy oracle.
+headwater_test(golden.model SOURCES model_golden_test.cc DEPS registry model LINK golden_file LABELS model TIMEOUT 600)
+headwater_test(golden.perplexity SOURCES perplexity_golden_test.cc DEPS registry model LINK golden_file LABELS model
+               TIMEOUT 600)
