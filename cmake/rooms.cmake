@@ -1,10 +1,10 @@
 # One CMake target per room, with the edges of docs/layers.txt.
 #
-# headwater_room(NAME DEPS room... [LINK library...])
+# headwater_room(NAME DEPS room... [LINK library...] [TEST ctest name])
 #   library headwater_NAME from *.cc of the current folder (tests, fuzzers, benches left out), and, where there
-#   are *_test.cc files beside them, the ctest entry NAME.unit.
+#   are *_test.cc files beside them, the ctest entry NAME.unit (or the one given).
 function(headwater_room NAME)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LINK;SOURCES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "TEST" "DEPS;LINK;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|bench)\\.cc$")
   add_library(headwater_${NAME} STATIC ${sources} ${ROOM_SOURCES})
@@ -13,7 +13,10 @@ function(headwater_room NAME)
   target_link_libraries(headwater_${NAME} PUBLIC ${ROOM_DEPS} ${ROOM_LINK})
   file(GLOB tests CONFIGURE_DEPENDS *_test.cc)
   if(tests)
-    headwater_test(${NAME}.unit SOURCES ${tests} DEPS ${NAME})
+    if(NOT ROOM_TEST)
+      set(ROOM_TEST ${NAME}.unit)
+    endif()
+    headwater_test(${ROOM_TEST} SOURCES ${tests} DEPS ${NAME})
   endif()
 endfunction()
 

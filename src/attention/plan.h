@@ -1,23 +1,23 @@
 // The contract of the heart: what one step attends, as work items plus a merge table. Host only.
 //
-// Every attention call is a plan. Plain decode is a plan whose items have one sequence each; split-KV is the same item cut
-// in pieces; a prefill chunk is items with many query tokens under the causal limit; a shared prefix is an item with the
-// tokens of many sequences; nested prefixes are more such items. Back ends run attend (items) and merge (the table) and
-// never learn the word prefix.
+// Every attention call is a plan. Plain decode is a plan whose items have one sequence each; split-KV is the same item
+// cut in pieces; a prefill chunk is items with many query tokens under the causal limit; a shared prefix is an item
+// with the tokens of many sequences; nested prefixes are more such items. Back ends run attend (items) and merge (the
+// table) and never learn the word prefix.
 //
 //   page table (CSR)            plan order (depth first)          items: tokens x keys
 //   s0: A A A B B x             t0 = s0  t1 = s2  t2 = s1         [t0..t2] x A   fold -> partial (or output)
 //   s1: A A A y                                                   [t0..t1] x B   one partial a cut
 //   s2: A A A B B z                                               [t0] x x  [t1] x z  [t2] x y
 //
-// Words. A *row* is one (query token, query head) pair. A *run* is a stretch of consecutive pages at the same page index in
-// one or more sequences. A *partial* (state) is (v[D], lse2) of one row: v normalised by its own denominator, float32;
-// lse2 = m + log2(l), base 2, scores scaled by scale * log2(e). The empty state is v = 0, lse2 = -inf.
+// Words. A *row* is one (query token, query head) pair. A *run* is a stretch of consecutive pages at the same page
+// index in one or more sequences. A *partial* (state) is (v[D], lse2) of one row: v normalised by its own denominator,
+// float32; lse2 = m + log2(l), base 2, scores scaled by scale * log2(e). The empty state is v = 0, lse2 = -inf.
 //
 // Keys are cut at absolute positions that are multiples of `cut`: the state of each cut is computed from scratch, and a
-// row's output is the left fold of its cut states in key order (its sink first). So the bits of an output depend on neither
-// the grouping nor the batch. The *first* item of each token in key order folds its cuts locally and emits one state;
-// every later item emits one partial a cut; merge folds them in table order. (FlashInfer's cascade and Hydragen,
+// row's output is the left fold of its cut states in key order (its sink first). So the bits of an output depend on
+// neither the grouping nor the batch. The *first* item of each token in key order folds its cuts locally and emits one
+// state; every later item emits one partial a cut; merge folds them in table order. (FlashInfer's cascade and Hydragen,
 // arXiv 2402.05099, merge the same states without fixing an order.)
 #pragma once
 
@@ -31,18 +31,18 @@
 
 namespace headwater::attention {
 
-// ---------------------------------------------------------------------------------------------------------------- inputs
+// -------------------------------------------------------------------------------------------------------------- inputs
 
-// One step as the planner sees it. Sequence r owns query tokens [q_indptr[r], q_indptr[r + 1]) of the batch; query token i
-// of it stands at absolute position kv_len[r] - q_len + i and sees keys up to and including its own position.
+// One step as the planner sees it. Sequence r owns query tokens [q_indptr[r], q_indptr[r + 1]) of the batch; query
+// token i of it stands at absolute position kv_len[r] - q_len + i and sees keys up to and including its own position.
 struct PageTable {
-  uint32_t page_size;                      // tokens a page
-  std::span<const uint32_t> page_indptr;   // [R + 1] into page_ids
-  std::span<const PageId> page_ids;        // sequence r has at least ceil(kv_len[r] / page_size) pages; more are ignored
-  std::span<const uint32_t> kv_len;        // [R] tokens visible after this step's append; 0 for a padded row
-  std::span<const uint32_t> q_indptr;      // [R + 1]; q_len = difference, <= kv_len (a padded row: q_len 0 or 1 with kv_len 0)
-  // [R] or empty. Equal non-zero versions in two consecutive calls promise: same sequence, and the shorter page list is a
-  // prefix of the longer one. Empty or 0: nothing is promised, the step is planned from scratch.
+  uint32_t page_size;                     // tokens a page
+  std::span<const uint32_t> page_indptr;  // [R + 1] into page_ids
+  std::span<const PageId> page_ids;       // sequence r has at least ceil(kv_len[r] / page_size) pages; more are ignored
+  std::span<const uint32_t> kv_len;       // [R] tokens visible after this step's append; 0 for a padded row
+  std::span<const uint32_t> q_indptr;     // [R + 1]; q_len = difference, <= kv_len (padded row: q_len 0 or 1, kv_len 0)
+  // [R] or empty. Equal non-zero versions in two consecutive calls promise: same sequence, and the shorter page list is
+  // a prefix of the longer one. Empty or 0: nothing is promised, the step is planned from scratch.
   std::span<const uint64_t> versions;
 
   uint32_t sequences() const { return static_cast<uint32_t>(kv_len.size()); }
@@ -50,37 +50,40 @@ struct PageTable {
 };
 
 enum class Sharing : uint8_t { kAuto, kOff, kAlways };
-Result<Sharing> parse_sharing(std::string_view text);  // auto|off|always; 0 false no = off, 1 true yes on = auto; else an error
+// auto|off|always; 0 false no = off, 1 true yes on = auto; else an error
+Result<Sharing> parse_sharing(std::string_view text);
 const char* to_string(Sharing sharing);
 
 struct PlanSettings {
   Sharing sharing = Sharing::kAuto;
-  bool invariant = true;           // shared runs hold whole cuts only; pieces end at multiples of `cut`
-  uint32_t cut = 256;              // keys; a multiple of the page size (rounded up to one when the planner is created)
-  uint32_t shared_pages_min = 0;   // 0: whatever the cost model says
+  bool invariant = true;          // shared runs hold whole cuts only; pieces end at multiples of `cut`
+  uint32_t cut = 256;             // keys; a multiple of the page size (rounded up to one when the planner is created)
+  uint32_t shared_pages_min = 0;  // 0: whatever the cost model says
   uint32_t shared_members_min = 2;
-  uint32_t window = 0;             // sliding window in tokens, absolute positions; 0: none. Key k is visible to position p
-                                   // iff k <= p and (window == 0 or p - k < window)
-  bool inject_failure = false;     // test: every step that would share fails over to flat with reason kFailed
+  uint32_t window = 0;          // sliding window in tokens, absolute positions; 0: none. Key k is visible to position p
+                                // iff k <= p and (window == 0 or p - k < window)
+  bool inject_failure = false;  // test: every step that would share fails over to flat with reason kFailed
 };
 
 // What a piece of work costs on the device, in nanoseconds for one KV head. Additive over items:
-//   cost(rows, keys) = item + keys * max(read, ceil(rows / rows_tile) * key_tile) + rows * (row + partial if not direct)
-// with read = key_first for the first item over a run in this step and key_repeat for later ones.
+//   cost(rows, keys) = item + keys * max(read, ceil(rows / rows_tile) * key_tile) + rows * (row + partial * states)
+// with read = key_first for the first item over a run in this step (plan order) and key_repeat for later ones; states =
+// 0 for a direct item, 1 for a folding one, and one a cut for the others. A tail counts its keys rounded up to a whole
+// cut (adaptive mode: page), so that a plan does not change while a tail grows inside its last one.
 struct CostModel {
   double item = 300;
-  double key_first = 8.0;    // one key and value from memory
-  double key_repeat = 2.5;   // from the cache: shared pages that other items read in the same step
+  double key_first = 8.0;   // one key and value from memory
+  double key_repeat = 2.5;  // from the cache: shared pages that other items read in the same step
   uint32_t rows_tile = 1;
-  double key_tile = 1.5;     // arithmetic of one row tile on one key
+  double key_tile = 1.5;  // arithmetic of one row tile on one key
   double row = 20;
-  double partial = 60;       // one row's state written and merged
+  double partial = 60;  // one row's state written and merged
 };
 
 struct DeviceShape {
-  uint32_t workers = 1;        // cores or SMs
-  uint32_t kv_heads = 1;       // items run once per KV head
-  uint32_t group = 1;          // query heads per KV head (G)
+  uint32_t workers = 1;           // cores or SMs
+  uint32_t kv_heads = 1;          // items run once per KV head
+  uint32_t group = 1;             // query heads per KV head (G)
   uint32_t tokens_item_max = 64;  // an item never has more query tokens; bounds a worker's scratch
   uint64_t kv_bytes_token = 0;    // of all KV heads of one layer, for the byte counts in Outcome
 };
@@ -88,27 +91,30 @@ struct DeviceShape {
 // Array sizes. A flat plan of any step within these limits always fits; sharing that does not fit falls back to flat.
 struct PlanLimits {
   uint32_t sequences_max = 0;
-  uint32_t tokens_max = 0;           // query tokens a step
+  uint32_t tokens_max = 0;  // query tokens a step
   uint32_t pages_per_sequence_max = 0;
   uint32_t page_size = 32;
-  uint32_t items_max() const;        // the formula is in plan.cc and tested
+  uint32_t items_max() const;  // the formulas are in plan.cc and tested
   uint32_t partials_max() const;
 };
 
-// --------------------------------------------------------------------------------------------------------------- outputs
+// ------------------------------------------------------------------------------------------------------------- outputs
 
 struct WorkItem {
-  uint32_t token_begin;    // plan order
+  uint32_t token_begin;  // plan order
   uint32_t token_count;
-  uint32_t page_begin;     // index into PageTable::page_ids of the page that holds key_begin
-  uint32_t key_begin;      // absolute position; a multiple of the page size
-  uint32_t key_count;      // the last page may be used in part
-  uint32_t partial_begin;  // first slot; cut c of token j (counted inside the item) has slot partial_begin + c * token_count + j;
-                           // a folding item has one slot a token: partial_begin + j. Unused when kDirect.
-  uint32_t flags;          // kFold, kDirect
+  uint32_t page_begin;  // index into PageTable::page_ids of the page that holds key_begin
+  uint32_t key_begin;   // absolute position; a multiple of the page size
+  uint32_t key_count;   // the last page may be used in part
+  // First slot: cut c of token j (counted inside the item, cuts at absolute multiples of `cut`) has slot
+  // partial_begin + c * token_count + j; a folding item has one slot a token, partial_begin + j. Unused when kDirect.
+  uint32_t partial_begin;
+  uint32_t flags;  // kFold, kDirect
 };
-inline constexpr uint32_t kFold = 1;    // first item of each of its tokens: fold all cuts, sink first, into one state
-inline constexpr uint32_t kDirect = 2;  // the only item of each of its tokens (implies kFold): write the output row itself
+// The first item of each of its tokens: fold all cuts, sink first, into one state.
+inline constexpr uint32_t kFold = 1;
+// The only item of each of its tokens (implies kFold): write the output row itself.
+inline constexpr uint32_t kDirect = 2;
 
 enum class Path : uint8_t { kFlat, kShared, kMixed };  // mixed: some tokens took a shared item, others did not
 const char* to_string(Path path);
@@ -132,43 +138,45 @@ const char* to_string(NotShared reason);
 
 struct Outcome {
   Path path = Path::kFlat;
-  uint32_t groups = 0;          // outermost shared nodes attended once
-  uint32_t nodes = 0;           // all nodes attended once
-  uint32_t depth = 0;           // longest chain of attended nodes
-  uint32_t members = 0;         // sequences of the largest group
-  uint32_t members_total = 0;   // sequences in any group
-  uint32_t shared_pages = 0;    // pages attended once, summed over nodes
-  uint64_t tokens_saved = 0;    // sum over attended nodes of len * (members - 1): tokens not read again
+  uint32_t groups = 0;         // outermost shared nodes attended once
+  uint32_t nodes = 0;          // all nodes attended once
+  uint32_t depth = 0;          // longest chain of attended nodes
+  uint32_t members = 0;        // sequences of the largest group
+  uint32_t members_total = 0;  // sequences in any group
+  uint32_t shared_pages = 0;   // pages attended once, summed over nodes
+  uint64_t tokens_saved = 0;   // sum over attended nodes of len * (members - 1): tokens not read again
   uint32_t items = 0;
-  uint32_t splits = 0;          // items beyond one per run and token block: pieces cut along the keys
-  uint64_t bytes_read = 0;      // one layer, all KV heads, as planned (each item reads its keys once)
-  uint64_t bytes_flat = 0;      // what the flat plan reads
-  uint64_t bytes_unique = 0;    // every visible page once
-  double predicted_ns = 0;      // makespan over workers, one layer
-  bool incremental = false;     // this step's plan was updated, not built
+  uint32_t splits = 0;        // items beyond one per run and token block: pieces cut along the keys
+  uint64_t bytes_read = 0;    // one layer, all KV heads, as planned (each item reads its keys once)
+  uint64_t bytes_flat = 0;    // what the flat plan reads
+  uint64_t bytes_unique = 0;  // every visible page once (from the cut on that holds the window's first key)
+  double predicted_ns = 0;    // makespan over workers, one layer
+  bool incremental = false;   // this step's plan was updated, or made from the previous forest
   std::array<uint32_t, kNotSharedKinds> not_shared{};  // common runs not attended once, by reason
-  NotShared reason() const;     // the most telling reason of a flat step: the first non-zero kind in the order failed,
-                                // plan_capacity, off, below_cost, partial_cut, ... nothing_shared
+  NotShared reason() const;  // the most telling reason of a flat step: the first non-zero kind in the order failed,
+                             // plan_capacity, off, below_cost, partial_cut, ... nothing_shared
 };
 
 // Views into arrays that the Planner owns; valid until its next plan().
 struct Plan {
-  std::span<const WorkItem> items;             // longest first
-  std::span<const uint32_t> token_order;       // [T] plan position -> batch token
-  std::span<const uint32_t> token_position;    // [T] plan position -> absolute position of the query token
-  std::span<const uint32_t> merge_indptr;      // [T + 1] by plan position; empty range: kDirect, or no key at all
-  std::span<const uint32_t> merge_slots;       // partial slots of a token in key order
-  std::span<const uint8_t> token_empty;        // [T] 1: no visible key; output 0 (and lse2 = its sink, or -inf)
-  uint32_t partials = 0;                       // slots in use
+  std::span<const WorkItem> items;           // longest first
+  std::span<const uint32_t> token_order;     // [T] plan position -> batch token
+  std::span<const uint32_t> token_position;  // [T] plan position -> absolute position of the query token
+  std::span<const uint32_t> merge_indptr;    // [T + 1] by plan position; empty range: kDirect, or no key at all
+  std::span<const uint32_t> merge_slots;     // partial slots of a token in key order
+  std::span<const uint8_t> token_empty;      // [T] 1: no visible key; output 0 (and lse2 = its sink, or -inf)
+  uint32_t partials = 0;                     // slots in use
   uint32_t cut = 0;
   uint32_t window = 0;
   Outcome outcome;
 };
 
-// ---------------------------------------------------------------------------------------------------------------- planner
+// ------------------------------------------------------------------------------------------------------------- planner
 
-// Pure: the plan depends on the arguments alone; the previous plan is used only to reach the same plan sooner (when every
-// version is unchanged and lengths grew within their last cut, items are patched in place). Allocates in create() only.
+// Pure: the plan depends on the arguments alone; the previous plan is used only to reach the same plan sooner (when
+// every version is unchanged, the forest is kept; when also lengths grew within their last cut, items are patched in
+// place). Allocates in create() only. Under kAuto, a sequence whose own query tokens fill an item takes no part in
+// sharing.
 class Planner {
  public:
   static Result<Planner> create(const PlanLimits& limits, const PlanSettings& settings, const CostModel& cost,

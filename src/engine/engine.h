@@ -1,16 +1,19 @@
 // Door of the room: continuous batching over one model.
 //
-//   any thread: submit(), cancel()  -->  inbox (bounded)  -->  engine thread: step() ... -->  outbox (bounded per request)  -->  any thread: poll()
+//   any thread: submit(), cancel() --> inbox (bounded)
+//                                        --> engine thread: step(), step(), ...
+//                                              --> outbox (a bounded ring per request) --> any thread: poll()
 //
-// One step, as step.cc reads: take the inbox, schedule, reserve pages, plan attention, fill the step block, forward, sample,
-// commit (advance sequences, publish full pages, release finished ones), emit. The engine thread is the only writer of engine
-// state; a cancel flag is the only backward signal. Between inbox and outbox a steady decode step allocates nothing.
+// One step, as step.cc reads: take the inbox, heed signals, schedule, reserve pages, fill the step block, plan
+// attention, forward, sample, commit (advance sequences, publish full pages, release finished ones), emit. The engine
+// thread is the only writer of engine state; cancel and finish flags are the only backward signals. Between inbox and
+// outbox a steady decode step allocates nothing. docs/contract.md says who owns what on which thread.
 //
 // Guarantees
-//   1. A sequence's tokens do not depend on batch mates, arrival order, prompt chunking, preemption, the prefix cache or
-//      sharing (on back ends whose info().invariant is true).
-//   2. submit() refuses at once what can never fit (kInvalidArgument with both numbers) and what the queue cannot take now
-//      (kExhausted); an accepted request always ends in exactly one finishing emission per choice.
+//   1. A sequence's tokens do not depend on batch mates, arrival order, prompt chunking, preemption, the prefix
+//      cache or sharing (on back ends whose info().invariant is true).
+//   2. submit() refuses at once what can never fit (kInvalidArgument with both numbers) and what the queue cannot take
+//      now (kExhausted); an accepted request always ends in exactly one finishing emission per choice.
 //   3. A cancelled request holds no page after the next step and changes no other request.
 #pragma once
 
@@ -30,46 +33,52 @@
 namespace headwater::engine {
 
 struct EngineConfig {
-  uint32_t context_max = 0;          // tokens of a sequence, prompt and answer; 0: the model's
-  uint32_t sequences_max = 64;       // running at once
-  uint32_t step_tokens_max = 512;    // token budget of a step: decodes first, the rest for prompt chunks
+  uint32_t context_max = 0;        // tokens of a sequence, prompt and answer; 0: the model's
+  uint32_t sequences_max = 64;     // running at once
+  uint32_t step_tokens_max = 512;  // token budget of a step: decodes first, the rest for prompt chunks
   uint32_t queue_requests_max = 1024;
-  uint32_t queue_tokens_max = 4u << 20;   // prompt tokens waiting
+  uint32_t queue_tokens_max = 4u << 20;  // prompt tokens waiting
   uint32_t page_size = kv::kPageSizeDefault;
-  uint64_t kv_bytes = 0;             // pool memory; 0: kv_share_default of the memory that is free now
+  uint64_t kv_bytes = 0;  // pool memory; 0: kKvShareDefault of the memory that is free now
   DType kv_dtype = DType::kBF16;
   bool prefix_cache = true;
-  uint32_t choices_max = 128;        // largest n
-  uint32_t outbox_emissions_max = 0; // per request; 0: tokens_max * n (never drops)
+  uint32_t choices_max = 128;         // largest n
+  uint32_t outbox_emissions_max = 0;  // per request, at least its n; 0: tokens_max * n. Nothing is ever dropped: a
+                                      // request that is not polled pauses, and gives its pages up when others need them
   attention::PlanSettings attention;
+  bool inject_page_fault = false;    // test: one sequence of every step reads a wrong page; its text must change
 };
 inline constexpr double kKvShareDefault = 0.25;
 
 class Engine {
  public:
   // backend and decoder outlive the engine. clock: null for the system clock.
-  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, model::Decoder& decoder, ops::Backend& backend,
-                                                const Clock* clock = nullptr);
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, model::Decoder& decoder,
+                                                ops::Backend& backend, const Clock* clock = nullptr);
   virtual ~Engine() = default;
 
   // Any thread.
   virtual Result<RequestId> submit(Request request) = 0;
   virtual void cancel(RequestId request) = 0;
+  // Ends one choice with kStop: for a caller that found a stop string in its text. Tokens made meanwhile are dropped by
+  // that caller; the last emission has token -1. Unknown and ended choices are left alone.
+  virtual void finish_choice(RequestId request, uint32_t choice) = 0;
   // Moves up to out.size() emissions of one request (or of any request, oldest first) to `out`; returns how many.
   virtual size_t poll(RequestId request, std::span<Emission> out) = 0;
   virtual size_t poll_any(std::span<Emission> out) = 0;
 
-  // The engine thread. One step; false when there is nothing to do. An error is the device's; affected requests have failed.
+  // The engine thread. One step; false when there is nothing to do. An error is the device's: the requests that had a
+  // row in the step have ended with kFailed, the others are unharmed and step() may be called again.
   virtual Result<bool> step() = 0;
   // Blocks until submit() or cancel() gives work, stop() is called or the time is over; true when there is work.
   virtual bool wait_for_work(int64_t nanoseconds) = 0;
   virtual void stop() = 0;  // any thread: wakes wait_for_work()
 
-  virtual const EngineConfig& config() const = 0;      // with the defaults filled in
-  virtual const EngineMetrics& metrics() const = 0;    // any thread
-  virtual const kv::PagedCache& cache() const = 0;     // engine thread
+  virtual const EngineConfig& config() const = 0;              // with the defaults filled in
+  virtual const EngineMetrics& metrics() const = 0;            // any thread
+  virtual const kv::PagedCache& cache() const = 0;             // engine thread
   virtual const attention::Outcome& last_outcome() const = 0;  // engine thread; of the last step
-  virtual Status audit() const = 0;                    // engine thread; pages, sequences and counters agree
+  virtual Status audit() const = 0;                            // engine thread; pages, sequences and counters agree
 };
 
 }  // namespace headwater::engine

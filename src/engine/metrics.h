@@ -8,7 +8,7 @@
 
 namespace headwater::engine {
 
-inline constexpr std::array kSecondsBounds = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+inline constexpr std::array kSecondsBounds = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
                                               1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
 inline constexpr std::array kPlanBounds = {1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3};
 using SecondsHistogram = observe::Histogram<kSecondsBounds.size()>;
@@ -20,18 +20,19 @@ struct EngineMetrics {
 
   // Since start.
   observe::Counter steps;
-  observe::Counter prompt_tokens, generation_tokens;
+  observe::Counter prompt_tokens, generation_tokens;         // prompts whole, once per request
+  observe::Counter tokens_computed;                          // rows of the batches: all that went through the model
   observe::Counter prefix_cache_queries, prefix_cache_hits;  // tokens, once per request
   observe::Counter preemptions, forks, copies_on_write, evictions, pages_merged, waits_for_prefix;
-  std::array<observe::Counter, 5> finished;                  // by FinishReason
-  std::array<observe::Counter, 3> attention_steps;           // by attention::Path
-  std::array<observe::Counter, 3> attention_launches;        // layers x steps, by path
+  std::array<observe::Counter, 5> finished;            // by FinishReason
+  std::array<observe::Counter, 3> attention_steps;     // by attention::Path
+  std::array<observe::Counter, 3> attention_launches;  // layers x steps, by path
   std::array<observe::Counter, attention::kNotSharedKinds> attention_not_shared;
   observe::Counter attention_failures;
-  observe::Counter shared_prefix_tokens;                     // tokens not read again: sum of len * (members - 1), per step
+  observe::Counter shared_prefix_tokens;  // tokens not read again: sum of len * (members - 1), per step
   observe::Counter shared_prefix_members;
-  observe::Counter nested_group_steps;                       // steps with depth >= 2
-  observe::Counter kv_bytes_read_actual, kv_bytes_read_flat; // all layers
+  observe::Counter nested_group_steps;                        // steps with depth >= 2
+  observe::Counter kv_bytes_read_actual, kv_bytes_read_flat;  // all layers
 
   // Distributions.
   SecondsHistogram time_to_first_token{kSecondsBounds}, inter_token_latency{kSecondsBounds}, end_to_end{kSecondsBounds},

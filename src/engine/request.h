@@ -25,7 +25,7 @@ struct SamplingParams {
   float presence_penalty = 0.0f;
   uint64_t seed = 0;
   std::vector<ops::LogitBias> logit_bias;
-  std::vector<TokenId> stop_ids;          // the answer ends with one of these (which is emitted, flagged as the stop)
+  std::vector<TokenId> stop_ids;  // the answer ends with one of these (which is emitted, flagged as the stop)
   bool ignore_stop_ids = false;
   bool want_logprobs = false;
   uint32_t top_logprobs = 0;
@@ -34,9 +34,9 @@ struct SamplingParams {
 struct Request {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
-  uint32_t n = 1;               // choices; prompt pages are shared by fork
+  uint32_t n = 1;  // choices; prompt pages are shared by fork
   std::string cache_salt;
-  int32_t priority = 0;         // smaller first; equal ones by arrival
+  int32_t priority = 0;  // smaller first; equal ones by arrival
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kFailed };
@@ -46,10 +46,10 @@ const char* to_string(FinishReason reason);
 struct Emission {
   RequestId request = 0;
   uint32_t choice = 0;
-  TokenId token = -1;             // -1: none (a choice that ended without one: cancelled, failed)
+  TokenId token = -1;                         // -1: none (a choice that ended without one: cancelled, failed)
   FinishReason finish = FinishReason::kNone;  // of this choice, with its last token
-  uint32_t cached_tokens = 0;     // prompt tokens taken from the prefix cache (first emission of a choice)
-  float logprob = 0;              // when asked for
+  uint32_t cached_tokens = 0;                 // prompt tokens taken from the prefix cache (first emission of a choice)
+  float logprob = 0;                          // when asked for
   uint32_t top_count = 0;
   ops::TokenLogprob top[ops::kLogprobsMax];
 };

@@ -147,6 +147,13 @@ struct BackendConfig {
   std::string cpu_target;  // "": the best the processor has; or scalar, avx2, avx512, avx512_bf16
 };
 
+// What the device reached in a short measurement, all workers together. Zeros: not measured.
+struct Peaks {
+  double multiply_adds_per_s = 0;  // of the instruction that attention uses
+  double cache_bytes_per_s = 0;    // reading what fits a worker's private cache
+  double memory_bytes_per_s = 0;   // reading far more than fits
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -177,6 +184,9 @@ class Backend {
 
   // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
   virtual uint64_t take_kv_bytes_read() = 0;
+
+  // Measures for about a third of a second; for benches, never during a step.
+  virtual Peaks measure_peaks() { return {}; }
 };
 
 }  // namespace headwater::ops

@@ -77,4 +77,6 @@ DeviceBatch StepBlock::host_batch() const {
           append_pages_, append_slots_, logits_tokens_, page_ids_, plan_};
 }
 
+std::span<const std::byte> StepBlock::bytes() const { return {memory_.data(), bytes_used_}; }
+
 }  // namespace headwater::ops

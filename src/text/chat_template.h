@@ -3,8 +3,12 @@
 // kUnsupported error with line and column when the template is parsed, never a silent difference.
 //
 // Only text that the template itself owns may become control tokens. render() therefore returns segments: template text
-// (owned) and text that came from message contents (not owned). encode() tokenises each with the matching SpecialTokens,
-// so user text that spells "<|im_end|>" stays text.
+// (owned) and text that came from messages, contents and role names alike (not owned). encode() tokenises them as one
+// text in which only owned text may spell control tokens, so user text that spells "<|im_end|>" stays text, and no
+// other token differs from what the whole text would give.
+//
+// Templates see messages (a list of {role, content}), add_generation_prompt, bos_token, eos_token, and tools and
+// documents, which are none. The language is in text/jinja.
 #pragma once
 
 #include <memory>
@@ -29,9 +33,10 @@ struct RenderOptions {
 
 struct TemplateLimits {
   uint32_t source_bytes = 1u << 20;
-  uint32_t steps = 1'000'000;  // evaluated nodes
+  uint32_t steps = 1'000'000;  // evaluated nodes; 64 bytes of scanned text count as one
   uint32_t depth = 64;         // nesting of expressions and blocks
   uint32_t output_bytes = 16u << 20;
+  uint32_t memory_bytes = 256u << 20;  // of all values built, whether still alive or not; messages included
 };
 
 struct TemplateSegment {
@@ -41,8 +46,10 @@ struct TemplateSegment {
 
 class ChatTemplate {
  public:
-  // bos and eos: the spellings bound to bos_token and eos_token. trim_blocks and lstrip_blocks are on, as in transformers.
-  static Result<ChatTemplate> parse(std::string_view source, std::string bos, std::string eos, TemplateLimits limits = {});
+  // bos and eos: the spellings bound to bos_token and eos_token. trim_blocks and lstrip_blocks are on, as in
+  // transformers.
+  static Result<ChatTemplate> parse(std::string_view source, std::string bos, std::string eos,
+                                    TemplateLimits limits = {});
   // From tokenizer.chat_template; kNotFound when the file has none.
   static Result<ChatTemplate> create(const model::GgufFile& file, const Tokenizer& tokenizer);
   ChatTemplate(ChatTemplate&&) noexcept;

@@ -17,23 +17,33 @@ constexpr uint32_t kTokensMax = 128;
 
 struct Demand {
   DType kv_dtype;
-  double cosine_min;      // over the logits of every 192nd token
-  double margin_decides;  // where the oracle's two best differ by more, the same token must win
-  double logit_error_max;  // of the oracle's four best, and of the log of the sum of all exponentials
+  double cosine_min;       // of each position, over the logits of every 192nd token
+  double cosine_mean_min;  // over all positions
+  double rms_max;          // root mean square of the differences of these logits, over all positions
+  double top_error_max;    // of the oracle's four best logits, and of the log of the sum of all exponentials
+  double margin_decides;   // where the oracle's two best differ by more, the same token must win
 };
-// The reference computes in double and keeps activations in f32.
-constexpr Demand kReference{DType::kF32, 0.99999, 0.01, 2e-3};
-// The cpu back end rounds activations to 8 bits a product and keys and values to bf16.
-constexpr Demand kCpu{DType::kBF16, 0.999, 0.3, 1.5};
 
-double cosine(std::span<const float> logits, const GoldenFile& golden, const GoldenStep& step) {
+// What was met along the way. A test whose margins decided nothing has shown nothing.
+struct Tally {
+  uint32_t positions = 0, decided = 0;
+  double cosine_least = 1, cosine_sum = 0, top_error_most = 0, squares = 0;
+  uint64_t values = 0;
+
+  double cosine_mean() const { return cosine_sum / positions; }
+  double rms() const { return std::sqrt(squares / static_cast<double>(values)); }
+};
+
+double cosine(std::span<const float> logits, const GoldenFile& golden, const GoldenStep& step, Tally& tally) {
   double dot = 0, squares = 0, squares_golden = 0;
   for (size_t i = 0; i < step.strided.size(); ++i) {
     const double a = logits[i * golden.stride], b = step.strided[i];
     dot += a * b;
     squares += a * a;
     squares_golden += b * b;
+    tally.squares += (a - b) * (a - b);
   }
+  tally.values += step.strided.size();
   return dot / std::sqrt(squares * squares_golden);
 }
 
@@ -44,24 +54,19 @@ double logsumexp(std::span<const float> logits) {
   return largest + std::log(sum);
 }
 
-// What was met along the way: a test whose margins decided nothing has shown nothing.
-struct Tally {
-  uint32_t positions = 0, decided = 0;
-  double cosine_least = 1, logit_error_most = 0;
-};
-
 void compare_position(const GoldenFile& golden, const GoldenPrompt& prompt, size_t index, const Demand& demand,
                       std::span<const float> logits, Tally& tally) {
   const GoldenStep& step = prompt.steps[index];
-  const double alike = cosine(logits, golden, step);
+  const double alike = cosine(logits, golden, step, tally);
   EXPECT_GE(alike, demand.cosine_min) << "step " << index;
   double error = std::fabs(logsumexp(logits) - step.logsumexp);
   for (size_t i = 0; i < step.top_ids.size(); ++i) {
     error = std::max<double>(error, std::fabs(logits[static_cast<size_t>(step.top_ids[i])] - step.top_logits[i]));
   }
-  EXPECT_LE(error, demand.logit_error_max) << "step " << index;
+  EXPECT_LE(error, demand.top_error_max) << "step " << index;
   tally.cosine_least = std::min(tally.cosine_least, alike);
-  tally.logit_error_most = std::max(tally.logit_error_most, error);
+  tally.cosine_sum += alike;
+  tally.top_error_most = std::max(tally.top_error_most, error);
   ++tally.positions;
   if (prompt.margins[index] <= demand.margin_decides) return;
   ++tally.decided;
@@ -95,11 +100,20 @@ Tally compare(const GoldenFile& golden, std::span<const GoldenPrompt> prompts, c
     });
     EXPECT_TRUE(status) << status.message();
   }
-  ::testing::Test::RecordProperty("cosine_least", fmt::format("{:.8f}", tally.cosine_least));
-  ::testing::Test::RecordProperty("logit_error_most", fmt::format("{:.6f}", tally.logit_error_most));
-  ::testing::Test::RecordProperty("decided", static_cast<int>(tally.decided));
+  EXPECT_GE(tally.cosine_mean(), demand.cosine_mean_min);
+  EXPECT_LE(tally.rms(), demand.rms_max);
+  fmt::print("{}: {} positions, {} decided; cosine {:.7f} mean, {:.7f} least; rms {:.2g}; largest error of the best {:.2g}\n",
+             target.name(), tally.positions, tally.decided, tally.cosine_mean(), tally.cosine_least, tally.rms(),
+             tally.top_error_most);
   return tally;
 }
+
+// The reference sums in double and keeps activations, keys and values in f32.
+constexpr Demand kReference{DType::kF32, 0.99999, 0.999999, 1e-3, 2e-3, 0.01};
+// The cpu back end rounds activations to 8 bits before each product, and keys and values to bf16. llama.cpp, which does the
+// first, is 0.23 (root mean square) and 1.4 (largest) away from the same data: allowed is half as much again. Logits of
+// this size (a root mean square of 6) then have a mean cosine of 0.999 and single positions of small logits less.
+constexpr Demand kCpu{DType::kBF16, 0.97, 0.9985, 0.35, 2.5, 0.3};
 
 class ModelGolden : public ::testing::Test {
  protected:

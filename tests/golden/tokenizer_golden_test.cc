@@ -54,7 +54,8 @@ TEST_F(TokenizerGolden, GivesTheSameIdsWithControlTokensParsed) {
     const std::string text(line.at("text").as_string());
     const bool differs = line.contains("parsed");
     differing += differs;
-    EXPECT_EQ(tokenizer_->encode(text, SpecialTokens::kParse), ids(line.at(differs ? "parsed" : "ids"))) << line.at("text");
+    EXPECT_EQ(tokenizer_->encode(text, SpecialTokens::kParse), ids(line.at(differs ? "parsed" : "ids")))
+        << line.at("text");
   }
   EXPECT_GT(differing, 10u);
 }

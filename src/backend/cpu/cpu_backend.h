@@ -1,4 +1,5 @@
-// Vectorised back end for x86-64: scalar, AVX2, AVX-512 and AVX-512 with BF16/VNNI targets, chosen once when created.
+// Vectorised back end for x86-64: scalar, AVX2, AVX-512, AVX-512 with BF16/VNNI and with AMX, chosen once when created:
+// config.cpu_target, else the environment variable HEADWATER_CPU_TARGET, else the best that the processor has.
 #pragma once
 
 #include <memory>

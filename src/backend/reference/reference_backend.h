@@ -1,4 +1,5 @@
-// The oracle: every operation in plain loops, double precision inside, any page size. Slow on purpose.
+// The oracle: every operation in plain loops, double precision inside, any page size. Slow on purpose:
+// products and attention run in double, and scratch grows when a step needs more, inside the step too.
 #pragma once
 
 #include <memory>

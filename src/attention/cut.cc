@@ -1,0 +1,154 @@
+#include "attention/cut.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace headwater::attention {
+namespace {
+
+constexpr double kGoodEnough = 1.05;  // of the mean load: no search for a better cut
+constexpr double kWorthCutting = 0.98;
+
+uint32_t units_of(const Rules& rules, const Block& block) {
+  return ceil_div(block.key_end - block.key_begin, rules.quantum);
+}
+
+}  // namespace
+
+uint64_t longest_first_key(double cost, uint32_t index) {
+  // The bits of a positive float grow with its value.
+  return uint64_t{~std::bit_cast<uint32_t>(static_cast<float>(cost))} << 32 | index;
+}
+
+uint32_t pieces_of(const Rules& rules, const Draft& draft, double piece_ns) {
+  if (draft.cost <= piece_ns) return 1;
+  const double pieces = std::ceil(draft.cost / piece_ns);
+  return static_cast<uint32_t>(std::min<double>(units_of(rules, draft.block), pieces));
+}
+
+Piece piece_of(const Rules& rules, const Draft& draft, uint32_t pieces, uint32_t index) {
+  const Block& block = draft.block;
+  if (pieces == 1) return {block.key_begin, block.key_end, draft.states, draft.cost};
+  const uint64_t units = units_of(rules, block);
+  const auto unit_at = [&](uint32_t p) { return static_cast<uint32_t>(units * p / pieces); };
+  const uint32_t begin = unit_at(index);
+  const uint32_t end = unit_at(index + 1);
+  Piece piece{.key_begin = block.key_begin + begin * rules.quantum,
+              .key_end = std::min(block.key_begin + end * rules.quantum, block.key_end),
+              .states = 1};
+  if (!draft.folds || index > 0) piece.states = rules.cuts(piece.key_begin, piece.key_end);
+  const Rates& rates = rules.rates(block.token_count);
+  piece.cost = rates.fixed + draft.keys_cost * (end - begin) / static_cast<double>(units) + rates.state * piece.states;
+  return piece;
+}
+
+Cutter::Cutter(const Rules& rules) : rules_(rules) {
+  sorted_.reserve(rules.limits.items_max());
+}
+
+bool Cutter::draft(const PrefixForest& forest, const Decider& choice, std::vector<Draft>& drafts) const {
+  drafts.clear();
+  for (uint32_t n = 0; n < forest.nodes().size(); ++n) {
+    if (!choice.attended(n)) continue;
+    const Node& node = forest.nodes()[n];
+    const uint32_t blocks = rules_.blocks(node.token_count);
+    if (drafts.size() + blocks > rules_.limits.items_max()) return false;
+    const bool folds = choice.anchor(n) == kNone;
+    const uint32_t run_begin = choice.run_begin(forest, n);
+    for (uint32_t index = 0; index < blocks; ++index) {
+      Draft& draft = drafts.emplace_back();
+      draft.block = block_of(rules_, node, run_begin, index);
+      draft.sequence = forest.order()[node.member_begin];
+      draft.folds = folds;
+      draft.leaf = node.is_leaf();
+      draft.keys_cost = block_keys_cost(rules_, node, draft.block, index);
+      draft.states = block_states(rules_, node, draft.block, folds);
+      const Rates& rates = rules_.rates(draft.block.token_count);
+      draft.cost = rates.fixed + draft.keys_cost + rates.state * draft.states;
+    }
+  }
+  return true;
+}
+
+bool Cutter::fits(const Balance& balance) const {
+  return balance.items <= rules_.limits.items_max() && balance.partials <= rules_.limits.partials_max();
+}
+
+void Cutter::sort(std::span<const Draft> drafts) {
+  sorted_.clear();
+  for (uint32_t d = 0; d < drafts.size(); ++d) sorted_.push_back(longest_first_key(drafts[d].cost, d));
+  std::sort(sorted_.begin(), sorted_.end());
+}
+
+Balance Cutter::balance(std::span<const Draft> drafts) {
+  if (drafts.empty()) return {};
+  sort(drafts);
+  Load uncut;
+  Balance best{.items = drafts.size()};
+  for (const Draft& draft : drafts) {
+    uncut.total += draft.cost;
+    best.partials += uint64_t{draft.block.token_count} * draft.states;
+  }
+  uncut.longest = drafts[index_of(sorted_[0])].cost;
+  best.makespan_ns = makespan(drafts, uncut);
+  const double mean = uncut.total * rules_.device.kv_heads / rules_.device.workers;
+  if (best.makespan_ns <= mean * kGoodEnough) return best;
+  const Balance whole = best;
+  for (double piece_ns : {mean, mean / 2, mean / 4}) {
+    Balance candidate = whole;
+    candidate.piece_ns = piece_ns;
+    Load load = uncut;
+    cut(drafts, load, candidate);
+    candidate.makespan_ns = makespan(drafts, load);
+    if (fits(candidate) && candidate.makespan_ns < best.makespan_ns * kWorthCutting) best = candidate;
+  }
+  return best;
+}
+
+// Cuts every draft that costs more than balance.piece_ns; the two arguments hold the uncut figures before.
+void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) const {
+  load.longest = 0;
+  for (; load.uncut_begin < sorted_.size(); ++load.uncut_begin) {
+    const Draft& draft = drafts[index_of(sorted_[load.uncut_begin])];
+    const uint32_t pieces = pieces_of(rules_, draft, balance.piece_ns);
+    if (draft.cost <= balance.piece_ns) break;
+    double cost = 0;
+    uint64_t states = 0;
+    for (uint32_t p = 0; p < pieces; ++p) {
+      const Piece piece = piece_of(rules_, draft, pieces, p);
+      cost += piece.cost;
+      states += piece.states;
+      load.longest = std::max(load.longest, piece.cost);
+    }
+    load.total += cost - draft.cost;
+    load.cut_total += cost;
+    load.cut_pieces += pieces;
+    balance.items += pieces - 1;
+    balance.partials += (states - draft.states) * draft.block.token_count;
+  }
+  if (load.uncut_begin < sorted_.size()) {
+    load.longest = std::max(load.longest, drafts[index_of(sorted_[load.uncut_begin])].cost);
+  }
+}
+
+double Cutter::makespan(std::span<const Draft> drafts, const Load& load) const {
+  constexpr uint64_t kRounds = 8;  // beyond so many jobs a worker the mean load is close
+  const uint64_t heads = rules_.device.kv_heads;
+  const uint64_t workers = rules_.device.workers;
+  const auto job = [&](uint64_t j) {
+    const uint64_t item = j / heads;
+    if (item < load.cut_pieces) return load.cut_total / static_cast<double>(load.cut_pieces);
+    return drafts[index_of(sorted_[load.uncut_begin + item - load.cut_pieces])].cost;
+  };
+  const uint64_t jobs = (load.cut_pieces + sorted_.size() - load.uncut_begin) * heads;
+  double bound = std::max(load.longest, load.total * static_cast<double>(heads) / static_cast<double>(workers));
+  for (uint64_t k = 1; workers > 1 && k <= kRounds && k * workers < jobs; ++k) {
+    double together = 0;
+    for (uint64_t i = 0; i <= k; ++i) together += job(k * workers - i);
+    bound = std::max(bound, together);
+  }
+  return bound;
+}
+
+}  // namespace headwater::attention

@@ -1,0 +1,72 @@
+// What one planner was created with, and the arithmetic that follows from it. Internal to the room.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "attention/plan.h"
+
+namespace headwater::attention {
+
+inline constexpr uint32_t kNone = 0xffffffffu;
+
+inline uint32_t ceil_div(uint32_t value, uint32_t by) {
+  return value / by + (value % by != 0);
+}
+
+// The cost model for one number of query tokens, in nanoseconds.
+struct Rates {
+  double fixed;       // the item and its rows
+  double key_first;   // a key that no item before it reads
+  double key_repeat;  // a key that one did
+  double state;       // one partial for each row
+};
+
+struct Rules {
+  PlanSettings settings;
+  DeviceShape device;
+  PlanLimits limits;
+  // Keys. Shared runs and pieces end at multiples of it, and a tail costs what the tail rounded up to it costs, so that
+  // a plan stays the same while a tail grows inside its last quantum. `cut` in invariant mode, else the page size.
+  uint32_t quantum = 0;
+
+  std::vector<Rates> rates_by_tokens;  // [tokens_item_max + 1]
+
+  static Rules create(const PlanSettings& settings, const CostModel& cost, const DeviceShape& device,
+                      const PlanLimits& limits) {
+    Rules rules{settings, device, limits};
+    rules.settings.cut = ceil_div(settings.cut, limits.page_size) * limits.page_size;
+    rules.settings.shared_members_min = std::max(settings.shared_members_min, 2u);
+    rules.device.tokens_item_max = std::min(device.tokens_item_max, limits.tokens_max);
+    rules.quantum = settings.invariant ? rules.settings.cut : limits.page_size;
+    for (uint32_t tokens = 0; tokens <= rules.device.tokens_item_max; ++tokens) {
+      const double rows = static_cast<double>(tokens) * device.group;
+      const double arithmetic = ceil_div(tokens * device.group, cost.rows_tile) * cost.key_tile;
+      rules.rates_by_tokens.push_back({cost.item + rows * cost.row, std::max(cost.key_first, arithmetic),
+                                       std::max(cost.key_repeat, arithmetic), rows * cost.partial});
+    }
+    return rules;
+  }
+
+  uint32_t page_size() const { return limits.page_size; }
+  uint32_t quantum_pages() const { return quantum / limits.page_size; }
+  uint32_t round_down(uint32_t key) const { return key - key % quantum; }
+  uint32_t round_up(uint32_t key) const { return ceil_div(key, quantum) * quantum; }
+  uint32_t blocks(uint32_t tokens) const {
+    return tokens <= device.tokens_item_max ? 1 : ceil_div(tokens, device.tokens_item_max);
+  }
+
+  // Cut intervals that the keys [begin, end) touch; end > begin.
+  uint32_t cuts(uint32_t begin, uint32_t end) const { return (end - 1) / settings.cut - begin / settings.cut + 1; }
+
+  // Start of the quantum that holds the first key visible from `position`.
+  uint32_t visible_from(uint32_t position) const {
+    if (settings.window == 0 || position < settings.window) return 0;
+    return round_down(position - settings.window + 1);
+  }
+
+  const Rates& rates(uint32_t tokens) const { return rates_by_tokens[tokens]; }
+};
+
+}  // namespace headwater::attention

@@ -1,0 +1,330 @@
+// Attention over one work item for one KV head.
+//
+//   for every cut of the item's keys                        (absolute multiples of `cut`)
+//     for every tile of rows                                (row = token * group + head of the group)
+//       scores = q . keys                                   Dots::scores
+//       weights = 2^(score - max), 0 where masked           weigh_row
+//       sums = weights . values                             Dots::sums
+//       state = (sums / l, max + log2 l)                    folded into the row's state, or stored as the cut's partial
+//
+// Invariants, which make a row's bits independent of the item it is computed in:
+// 1. A cut's state depends on the row's q and the keys it sees, not on other rows: a row has its own chain of
+// additions.
+// 2. Sums run in key order; lanes and pairs go by absolute key position. Keys outside a row's view have weight 0
+// exactly,
+//    so whether a tile computes them or skips them changes no bit.
+// 3. States meet in one function, merge_state(), in key order, the sink first.
+// Masked scores are replaced by selection, never computed with: slots past an item's keys may hold NaN. Values there
+// are read from a copy with zeros instead (copy_tail).
+#pragma once
+
+#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/vector_dots-inl.h"
+
+namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
+
+static inline uint32_t most(uint32_t a, uint32_t b) {
+  return a > b ? a : b;
+}
+static inline uint32_t round_down(uint32_t value, uint32_t unit) {
+  return value - value % unit;
+}
+static inline uint32_t round_up(uint32_t value, uint32_t unit) {
+  return round_down(value + unit - 1, unit);
+}
+
+static inline bool is_empty(float lse2) {
+  return lse2 == -kInfinity || lse2 == kInfinity;
+}
+
+// Merges the state (values, lse2) of later keys into the state of earlier ones.
+static inline void merge_state(float* into, float& into_lse2, const float* values, float lse2, uint32_t width) {
+  if (is_empty(lse2)) return;
+  if (is_empty(into_lse2)) {
+    for (uint32_t i = 0; i < width; i += kLanes) store(into + i, load(values + i));
+    into_lse2 = lse2;
+    return;
+  }
+  const float top = into_lse2 > lse2 ? into_lse2 : lse2;
+  const float old_weight = exp2_scalar(into_lse2 - top);
+  const float new_weight = exp2_scalar(lse2 - top);
+  const float total = old_weight + new_weight;
+  const F32 old_share = set1(old_weight / total);
+  const F32 new_share = set1(new_weight / total);
+  for (uint32_t i = 0; i < width; i += kLanes) {
+    store(into + i, fma(load(into + i), old_share, mul(load(values + i), new_share)));
+  }
+  into_lse2 = top + log2_scalar(total);
+}
+
+static inline float sink_lse2(const AttendCall& call, uint32_t head) {
+  return call.sinks == nullptr ? -kInfinity : call.sinks[head] * kLog2E;
+}
+
+static inline void clear_row(float* values, uint32_t width) {
+  for (uint32_t i = 0; i < width; i += kLanes) store(values + i, zero());
+}
+
+// Keys [begin, end) of a cut, counted from its first page, that a query at `position` sees. Empty: begin == end.
+struct View {
+  uint32_t begin;
+  uint32_t end;
+};
+static inline View view(uint32_t position, uint32_t window, uint32_t key_begin, uint32_t key_count) {
+  const uint32_t seen_end = position + 1;
+  const uint32_t seen_begin = window != 0 && seen_end > window ? seen_end - window : 0;
+  const uint32_t begin = least(most(seen_begin, key_begin) - key_begin, key_count);
+  const uint32_t end = seen_end <= key_begin ? 0 : least(seen_end - key_begin, key_count);
+  return {begin, most(begin, end)};
+}
+
+// The largest of scores [first, last), multiples of kLanes. Four chains, as the order of maxima does not matter.
+static inline float largest(const float* scores, uint32_t first, uint32_t last) {
+  F32 top[4] = {load(scores + first), load(scores + first), load(scores + first), load(scores + first)};
+  uint32_t i = first;
+  for (; i + 4 * kLanes <= last; i += 4 * kLanes) {
+    for (uint32_t chain = 0; chain < 4; ++chain) top[chain] = max(top[chain], load(scores + i + chain * kLanes));
+  }
+  for (; i < last; i += kLanes) top[0] = max(top[0], load(scores + i));
+  return reduce_max(max(max(top[0], top[1]), max(top[2], top[3])));
+}
+
+// Turns a row's scores in its view into weights; writes weights for keys [begin, end) of the tile (multiples of 16), 0
+// outside the view. Returns lse2; -inf when the row sees nothing. `share` is what its sums are to be multiplied by.
+template <typename Elements>
+static inline float weigh_row(float* scores, typename Elements::Factor* weights, View seen, uint32_t begin,
+                              uint32_t end, float softcap, float& share) {
+  share = 0.0f;
+  const uint32_t first = round_down(seen.begin, kLanes);
+  const uint32_t last = seen.begin == seen.end ? first : round_up(seen.end, kLanes);
+  for (uint32_t i = begin; i < end; i += kLanes) {
+    if (i < first || i >= last) Elements::store_factors(weights + i, zero());
+  }
+  if (first == last) return -kInfinity;
+
+  if (softcap > 0.0f) {
+    for (uint32_t i = first; i < last; i += kLanes) {
+      store(scores + i, mul(set1(softcap), tanh(mul(load(scores + i), set1(1.0f / softcap)))));
+    }
+  }
+  const auto keep = [&](uint32_t i, uint32_t from, uint32_t to) {
+    store(scores + i, keep_lanes(load(scores + i), from, to, set1(-kInfinity)));
+  };
+  if (first < seen.begin) keep(first, seen.begin - first, kLanes);
+  if (seen.end < last) keep(last - kLanes, 0, seen.end - (last - kLanes));
+
+  const float top_score = largest(scores, first, last);
+  const F32 shift = set1(top_score);
+  auto sum = Elements::zero_sum();
+  for (uint32_t i = first; i < last; i += kLanes) {
+    sum = Elements::store_weights(weights + i, sub(load(scores + i), shift), sum);
+  }
+  const float total = Elements::reduce(sum);
+  share = 1.0f / total;
+  return top_score + log2_scalar(total);
+}
+
+template <typename Dots>
+class ItemAttention {
+  using Elements = typename Dots::Elements;
+  using Stored = typename Elements::Stored;
+  using Factor = typename Elements::Factor;
+
+ public:
+  ItemAttention(const AttendCall& call, const AttendItem& item, uint32_t kv_head, AttendScratch& scratch)
+      : call_(call), item_(item), kv_head_(kv_head), scratch_(scratch) {}
+
+  void run() {
+    const uint32_t tokens_end = item_.token_begin + item_.token_count;
+    for (token_ = item_.token_begin; token_ < tokens_end; token_ += kTokensBlock) {
+      rows_ = least(kTokensBlock, tokens_end - token_) * call_.group;
+      const uint32_t tiles = (rows_ + Dots::kRows - 1) / Dots::kRows;
+      tile_rows_ = (rows_ + tiles - 1) / tiles;
+      [[maybe_unused]] const typename Dots::Session session(tile_rows_);
+      begin_rows();
+      const uint32_t end = item_.key_begin + item_.key_count;
+      uint32_t index = 0;
+      for (uint32_t key = item_.key_begin; key < end; ++index) {
+        const uint32_t count = least(call_.cut - key % call_.cut, end - key);
+        attend_cut(key, count, index);
+        key += count;
+      }
+      if (item_.fold) end_rows();
+    }
+  }
+
+ private:
+  uint32_t token_of(uint32_t row) const { return token_ + row / call_.group; }  // plan position
+  uint32_t head_of(uint32_t row) const { return kv_head_ * call_.group + row % call_.group; }
+  uint64_t batch_row(uint32_t row) const { return call_.token_order[token_of(row)]; }
+  float* out_of(uint32_t row) const {
+    return call_.out + batch_row(row) * call_.out_stride + uint64_t{head_of(row)} * call_.pages.value_width;
+  }
+  uint64_t partial_of(uint32_t row, uint32_t cut_index) const {
+    const uint64_t slot =
+        uint64_t{item_.partial_begin} + uint64_t{cut_index} * item_.token_count + (token_of(row) - item_.token_begin);
+    return slot * call_.q_heads + head_of(row);
+  }
+  float* state_of(uint32_t row) const {  // of a folding item
+    return item_.direct ? out_of(row) : call_.partial_values + partial_of(row, 0) * call_.pages.value_width;
+  }
+
+  void begin_rows() {
+    const uint32_t width = call_.pages.key_width;
+    auto* factors = static_cast<Factor*>(scratch_.q);
+    const F32 scale = set1(call_.score_scale);
+    for (uint32_t row = 0; row < rows_; ++row) {
+      const float* q = call_.q + batch_row(row) * call_.q_stride + uint64_t{head_of(row)} * width;
+      for (uint32_t i = 0; i < width; i += kLanes) {
+        Elements::store_factors(factors + uint64_t{row} * width + i, mul(load(q + i), scale));
+      }
+      if (!item_.fold) continue;
+      clear_row(state_of(row), call_.pages.value_width);
+      scratch_.fold_lse2[row] = sink_lse2(call_, head_of(row));
+    }
+  }
+
+  void end_rows() {
+    for (uint32_t row = 0; row < rows_; ++row) {
+      const float lse2 = scratch_.fold_lse2[row];
+      if (!item_.direct) {
+        call_.partial_lse2[partial_of(row, 0)] = lse2;
+      } else if (call_.lse2 != nullptr) {
+        call_.lse2[batch_row(row) * call_.q_heads + head_of(row)] = lse2;
+      }
+    }
+  }
+
+  void attend_cut(uint32_t key_begin, uint32_t key_count, uint32_t cut_index) {
+    const Stored* keys[kCutMax / 16];
+    const Stored* values[kCutMax / 16];
+    find_pages(key_begin, key_count, keys, values);
+    CutPages<Stored> pages{keys, values, call_.pages.page_size, 0, 0};
+
+    for (uint32_t row = 0; row < rows_; row += tile_rows_) {
+      attend_tile(pages, row, least(tile_rows_, rows_ - row), key_begin, key_count, cut_index);
+    }
+  }
+
+  void find_pages(uint32_t key_begin, uint32_t key_count, const Stored** keys, const Stored** values) {
+    const LayerPages& layer = call_.pages;
+    const uint32_t page_first = item_.page_begin + (key_begin - item_.key_begin) / layer.page_size;
+    const uint32_t pages = (key_count + layer.page_size - 1) / layer.page_size;
+    for (uint32_t i = 0; i < pages; ++i) {
+      const std::byte* block =
+          layer.data + call_.page_ids[page_first + i] * layer.page_bytes + kv_head_ * layer.head_bytes;
+      keys[i] = reinterpret_cast<const Stored*>(block);
+      values[i] = keys[i] + uint64_t{layer.page_size} * layer.key_width;
+    }
+    if (key_count % layer.page_size != 0) values[pages - 1] = copy_tail(values[pages - 1], key_count % layer.page_size);
+#if !defined(NDEBUG)
+    if (token_ == item_.token_begin) {
+      scratch_.kv_bytes_read += uint64_t{key_count} * (layer.key_width + layer.value_width) * sizeof(Stored);
+    }
+#endif
+  }
+
+  // The first `count` values of a page, then zeros up to a multiple of 16.
+  const Stored* copy_tail(const Stored* values, uint32_t count) {
+    const uint32_t width = call_.pages.value_width;
+    auto* copy = static_cast<Stored*>(scratch_.tail);
+    const uint32_t whole = round_down(count, Elements::kStep) * width;
+    __builtin_memcpy(copy, values, whole * sizeof(Stored));
+    __builtin_memset(copy + whole, 0, (round_up(count, 16) * width - whole) * sizeof(Stored));
+    for (uint32_t i = 0; i < count % Elements::kStep * width; ++i) copy[whole + 2 * i] = values[whole + 2 * i];
+    return copy;
+  }
+
+  void attend_tile(CutPages<Stored>& pages, uint32_t row_begin, uint32_t rows, uint32_t key_begin, uint32_t key_count,
+                   uint32_t cut_index) {
+    View seen[kRowsTileMax];
+    uint32_t begin = key_count;
+    uint32_t end = 0;
+    for (uint32_t r = 0; r < rows; ++r) {
+      seen[r] = view(call_.token_position[token_of(row_begin + r)], call_.window, key_begin, key_count);
+      if (seen[r].begin == seen[r].end) continue;
+      begin = least(begin, seen[r].begin);
+      end = most(end, seen[r].end);
+    }
+    begin = least(begin, end);
+    pages.begin = begin - begin % pages.page_size % Dots::kKeyAlignment;
+    pages.end = round_up(end, 16);
+
+    const uint32_t key_width = call_.pages.key_width;
+    const uint32_t value_width = call_.pages.value_width;
+    const uint32_t weights_stride = call_.cut;
+    const uint32_t scores_stride = call_.cut + kRowsTileMax;
+    auto* weights = static_cast<Factor*>(scratch_.weights);
+    float lse2[kRowsTileMax];
+    float share[kRowsTileMax];
+    if (begin < end) {
+      const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{row_begin} * key_width;
+      Dots::scores(pages, key_width, factors, rows, scratch_.scores, scores_stride);
+    }
+    for (uint32_t r = 0; r < rows; ++r) {
+      lse2[r] = weigh_row<Elements>(scratch_.scores + r * scores_stride, weights + r * weights_stride, seen[r],
+                                    pages.begin, pages.end, call_.softcap, share[r]);
+    }
+    if (begin < end) Dots::sums(pages, value_width, weights, weights_stride, rows, scratch_.sums);
+    for (uint32_t r = 0; r < rows; ++r) {
+      deliver(row_begin + r, cut_index, scratch_.sums + r * value_width, share[r], lse2[r]);
+    }
+  }
+
+  void deliver(uint32_t row, uint32_t cut_index, float* sums, float share, float lse2) {
+    const uint32_t width = call_.pages.value_width;
+    const bool empty = is_empty(lse2);
+    for (uint32_t i = 0; i < width; i += kLanes) {
+      store(sums + i, empty ? zero() : mul(load(sums + i), set1(share)));
+    }
+    if (item_.fold) {
+      merge_state(state_of(row), scratch_.fold_lse2[row], sums, lse2, width);
+      return;
+    }
+    const uint64_t partial = partial_of(row, cut_index);
+    float* values = call_.partial_values + partial * width;
+    for (uint32_t i = 0; i < width; i += kLanes) store(values + i, load(sums + i));
+    call_.partial_lse2[partial] = lse2;
+  }
+
+  const AttendCall& call_;
+  const AttendItem& item_;
+  const uint32_t kv_head_;
+  AttendScratch& scratch_;
+  uint32_t token_ = 0;  // first token of the block, plan position
+  uint32_t rows_ = 0;   // of the block
+  uint32_t tile_rows_ = 0;
+};
+
+static inline void merge_token(const AttendCall& call, uint32_t token) {
+  const uint32_t begin = call.merge_indptr[token];
+  const uint32_t end = call.merge_indptr[token + 1];
+  if (begin == end && call.token_empty[token] == 0) return;  // written by a direct item
+  const uint32_t width = call.pages.value_width;
+  const uint64_t batch_row = call.token_order[token];
+  for (uint32_t head = 0; head < call.q_heads; ++head) {
+    float* out = call.out + batch_row * call.out_stride + uint64_t{head} * width;
+    float lse2 = begin == end ? sink_lse2(call, head) : -kInfinity;  // the first partial counts the sink
+    clear_row(out, width);
+    for (uint32_t i = begin; i < end; ++i) {
+      const uint64_t partial = uint64_t{call.merge_slots[i]} * call.q_heads + head;
+      merge_state(out, lse2, call.partial_values + partial * width, call.partial_lse2[partial], width);
+    }
+    if (call.lse2 != nullptr) call.lse2[batch_row * call.q_heads + head] = lse2;
+  }
+}
+
+template <template <typename> class Bf16Dots = VectorDots>
+static inline void attend_item(const AttendCall& call, const AttendItem& item, uint32_t kv_head,
+                               AttendScratch& scratch) {
+  switch (call.pages.element) {
+    case KvElement::kF32:
+      return ItemAttention<VectorDots<F32Elements>>(call, item, kv_head, scratch).run();
+    case KvElement::kF16:
+      return ItemAttention<VectorDots<F16Elements>>(call, item, kv_head, scratch).run();
+    case KvElement::kBF16:
+      return ItemAttention<Bf16Dots<Bf16Elements>>(call, item, kv_head, scratch).run();
+  }
+}
+
+}  // namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE

@@ -1,0 +1,9 @@
+#define HEADWATER_TARGET_NAMESPACE scalar
+#include "backend/cpu/attention-inl.h"
+#include "backend/cpu/rope-inl.h"
+
+namespace headwater::backend::cpu {
+
+const AttentionKernels kAttentionScalar = {scalar::attend_item<>, scalar::merge_token, scalar::rope_append_token};
+
+}  // namespace headwater::backend::cpu

@@ -1,0 +1,136 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/kv_pages.h"
+#include "backend/cpu/packed_weight.h"
+#include "backend/cpu/products.h"
+#include "backend/cpu/rowwise.h"
+#include "backend/cpu/targets.h"
+#include "backend/cpu/thread_pool.h"
+
+namespace headwater::backend::cpu {
+namespace {
+
+class CpuBackend final : public ops::Backend {
+ public:
+  CpuBackend(Target target, std::unique_ptr<ThreadPool> pool)
+      : pool_(std::move(pool)),
+        products_(step_kernels(target), *pool_),
+        rowwise_(step_kernels(target), *pool_),
+        attention_(target, *pool_),
+        info_{"cpu", to_string(target), pool_->size(), kPageSizeMultiple, true} {}
+
+  const ops::BackendInfo& info() const override { return info_; }
+  attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
+    return attention_.cost_model(shape, q_heads);
+  }
+
+  Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
+    return CpuKvPool::create(shape);
+  }
+  Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override;
+  Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override;
+  Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
+                         uint32_t vocabulary) override;
+
+  Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override { return block.host_batch(); }
+  void copy_pages(ops::KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) override {
+    static_cast<CpuKvPool&>(pool).copy_pages(from, to);
+  }
+  void embed(const ops::EmbedParams& params) override { rowwise_.embed(params); }
+  void add_norm(const ops::AddNormParams& params) override { rowwise_.add_norm(params); }
+  void matmul(const ops::MatmulParams& params) override { products_.run(params); }
+  void rope_append(const ops::RopeAppendParams& params) override { attention_.rope_append(params); }
+  void attend(const ops::AttentionParams& params) override { attention_.attend(params); }
+  void merge(const ops::AttentionParams& params) override { attention_.merge(params); }
+  void silu_mul(const ops::SiluMulParams& params) override { rowwise_.silu_mul(params); }
+  void gather_rows(const ops::GatherRowsParams& params) override { rowwise_.gather_rows(params); }
+  void sample(const ops::SampleParams& params) override;
+  Result<std::span<const ops::Sampled>> collect() override;
+  Status finish() override { return {}; }
+
+  uint64_t take_kv_bytes_read() override { return attention_.take_kv_bytes_read(); }
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+  Products products_;
+  Rowwise rowwise_;
+  Attention attention_;
+  ops::BackendInfo info_;
+  std::vector<Buffer> matrices_;
+  uint32_t tokens_max_ = 0;
+  uint64_t quantized_columns_max_ = 0;  // over the weights prepared so far
+
+  std::vector<ops::SampleScratch> sample_scratch_;  // one a worker
+  std::vector<ops::Sampled> sampled_;               // [logits_max]
+  std::vector<Status> sample_errors_;               // [logits_max]
+  uint32_t sampled_rows_ = 0;
+};
+
+Result<std::unique_ptr<ops::Weight>> CpuBackend::prepare(const ops::WeightView& view) {
+  HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<PackedWeight> weight, PackedWeight::create(view, *pool_));
+  if (weight->is_quantized()) {
+    quantized_columns_max_ = std::max(quantized_columns_max_, weight->columns());
+    HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_));
+  }
+  return std::unique_ptr<ops::Weight>(std::move(weight));
+}
+
+Result<ops::Matrix> CpuBackend::allocate(uint32_t rows, uint32_t columns) {
+  HEADWATER_ASSIGN_OR_RETURN(Buffer memory, Buffer::create(uint64_t{rows} * columns * sizeof(float)));
+  matrices_.push_back(std::move(memory));
+  return ops::Matrix{matrices_.back().as<float>().data(), rows, columns, columns};
+}
+
+Status CpuBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
+                                   uint32_t vocabulary) {
+  tokens_max_ = std::max(tokens_max_, limits.tokens_max);
+  HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_));
+  HEADWATER_RETURN_IF_ERROR(attention_.reserve(limits, shape, q_heads));
+  sample_scratch_.clear();
+  for (uint32_t worker = 0; worker < pool_->size(); ++worker) {
+    HEADWATER_ASSIGN_OR_RETURN(ops::SampleScratch scratch, ops::SampleScratch::create(vocabulary));
+    sample_scratch_.push_back(std::move(scratch));
+  }
+  sampled_.resize(limits.logits_max);
+  sample_errors_.resize(limits.logits_max);
+  return {};
+}
+
+void CpuBackend::sample(const ops::SampleParams& params) {
+  check(params.rows.size() <= sampled_.size() && params.rows.size() <= params.logits.rows,
+        "sample: more rows than logits, or than reserve_scratch() was told");
+  sampled_rows_ = static_cast<uint32_t>(params.rows.size());
+  pool_->run(sampled_rows_, [&](uint32_t row, uint32_t worker) {
+    const std::span<const float> logits(params.logits.row(row), params.logits.columns);
+    Result<ops::Sampled> sampled = ops::sample_row(logits, params.rows[row], sample_scratch_[worker]);
+    if (sampled) {
+      sampled_[row] = *sampled;
+      sample_errors_[row] = {};
+    } else {
+      sample_errors_[row] = sampled.status();
+    }
+  });
+}
+
+Result<std::span<const ops::Sampled>> CpuBackend::collect() {
+  for (uint32_t row = 0; row < sampled_rows_; ++row) HEADWATER_RETURN_IF_ERROR(sample_errors_[row]);
+  return std::span<const ops::Sampled>(sampled_.data(), sampled_rows_);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
+  const char* forced = std::getenv("HEADWATER_CPU_TARGET");
+  std::string_view name = config.cpu_target;
+  if (name.empty() && forced != nullptr) name = forced;
+  HEADWATER_ASSIGN_OR_RETURN(const Target target, choose_target(name));
+  HEADWATER_ASSIGN_OR_RETURN(auto pool, ThreadPool::create(config.threads > 0 ? config.threads : cores_available()));
+  return std::unique_ptr<ops::Backend>(std::make_unique<CpuBackend>(target, std::move(pool)));
+}
+
+}  // namespace headwater::backend::cpu

@@ -1,0 +1,60 @@
+#include "backend/cpu/packed_weight.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backend/cpu/dense_test_kit.h"
+
+namespace headwater::backend::cpu {
+namespace {
+
+class PackedWeightOf : public ::testing::TestWithParam<DType> {};
+
+TEST_P(PackedWeightOf, GivesBackTheBitsOfEveryRow) {
+  const auto pool = std::move(ThreadPool::create(2)).value();
+  for (const uint64_t rows : {1u, 15u, 16u, 33u}) {
+    for (const uint64_t columns : {32u, 96u, 576u}) {
+      const FileWeight file(GetParam(), rows, columns, rows + columns);
+      const auto weight = std::move(PackedWeight::create(file.view, *pool)).value();
+      std::vector<float> row(columns);
+      for (uint64_t r = 0; r < rows; ++r) {
+        weight->dequantize(r, row.data());
+        ASSERT_EQ(std::memcmp(row.data(), &file.values[r * columns], columns * sizeof(float)), 0) << r;
+      }
+    }
+  }
+}
+
+TEST_P(PackedWeightOf, NeedsNoMoreMemoryThanTheFileForWholeGroups) {
+  const auto pool = std::move(ThreadPool::create(1)).value();
+  const FileWeight file(GetParam(), 64, 576, 1);
+  const auto weight = std::move(PackedWeight::create(file.view, *pool)).value();
+  EXPECT_EQ(weight->groups() * weight->group_bytes(), file.view.bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, PackedWeightOf, ::testing::ValuesIn(kDTypes),
+                         [](const auto& test) { return to_string(test.param); });
+
+TEST(PackedWeight, KeepsTheExtremeBytesOfQ8) {
+  const auto pool = std::move(ThreadPool::create(1)).value();
+  std::vector<std::byte> block(34);
+  testing::put_u16(block.data(), f32_to_f16(0.5f));
+  for (int i = 0; i < 32; ++i) block[2 + i] = static_cast<std::byte>(i % 2 == 0 ? -128 : 127);
+  const auto weight = std::move(PackedWeight::create({block.data(), DType::kQ8_0, 1, 32}, *pool)).value();
+  std::vector<float> row(32);
+  weight->dequantize(0, row.data());
+  EXPECT_EQ(row[0], -64.0f);
+  EXPECT_EQ(row[31], 63.5f);
+}
+
+TEST(PackedWeight, RefusesEmptyWeightsAndPartialBlocks) {
+  const auto pool = std::move(ThreadPool::create(1)).value();
+  const std::byte byte{};
+  EXPECT_EQ(PackedWeight::create({&byte, DType::kF32, 0, 32}, *pool).status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(PackedWeight::create({&byte, DType::kQ4_1, 1, 40}, *pool).status().message(),
+            "rows of 40 columns are not whole blocks of Q4_1 (32 elements)");
+}
+
+}  // namespace
+}  // namespace headwater::backend::cpu

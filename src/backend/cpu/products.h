@@ -1,0 +1,30 @@
+// Matrix products: quantises the activations once, then spreads groups of weight features over the threads.
+#pragma once
+
+#include "backend/cpu/packed_weight.h"
+#include "backend/cpu/step_kernels.h"
+#include "backend/cpu/thread_pool.h"
+#include "ops/backend.h"
+
+namespace headwater::backend::cpu {
+
+class Products {
+ public:
+  Products(const StepKernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  // Makes room for quantised activations of this many rows and columns (never fewer than before).
+  Status reserve(uint32_t rows, uint64_t columns);
+
+  // Weights are PackedWeights. The products' features, taken together, are cut in tasks of whole groups.
+  void run(const ops::MatmulParams& params);
+
+ private:
+  void quantize(const ops::Matrix& x);
+  void run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end) const;
+
+  const StepKernels& kernels_;
+  ThreadPool& pool_;
+  Buffer panels_;  // PanelBlock [ceil(rows / 8)][columns / 32]
+};
+
+}  // namespace headwater::backend::cpu

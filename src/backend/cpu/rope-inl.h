@@ -1,0 +1,72 @@
+// Rotary embedding (Su et al., arXiv 2104.09864) of one token's q and k, and the append of its k and v to the page
+// slot.
+#pragma once
+
+#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/kv_elements-inl.h"
+
+namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
+
+static inline void rotate(float* to, const float* from, const float* angles, uint32_t dims, bool adjacent) {
+  const uint32_t half = dims / 2;
+  const uint32_t stride = adjacent ? 2 : 1;       // from one pair to the next
+  const uint32_t distance = adjacent ? 1 : half;  // inside a pair
+  for (uint32_t i = 0; i < half; ++i) {
+    const float x = from[i * stride];
+    const float y = from[i * stride + distance];
+    to[i * stride] = x * angles[i] - y * angles[half + i];
+    to[i * stride + distance] = x * angles[half + i] + y * angles[i];
+  }
+}
+
+// Writes the key and the value of one token and KV head into their slot of a page's block, as kv_pages.h draws it.
+template <typename Elements>
+static inline void append_head(const RopeAppendCall& call, uint32_t slot, const float* key, const float* value,
+                               typename Elements::Stored* block) {
+  constexpr uint32_t kStep = Elements::kStep;
+  const uint32_t page_size = call.pages.page_size;
+  const uint32_t key_width = call.pages.key_width;
+  const uint32_t value_width = call.pages.value_width;
+  typename Elements::Stored narrow[kHeadDimMax];
+  for (uint32_t i = 0; i < key_width; i += kLanes) Elements::narrow(narrow + i, load(key + i));
+  for (uint32_t i = 0; i < key_width; ++i) {
+    block[(uint64_t{i} / kStep * page_size + slot) * kStep + i % kStep] = narrow[i];
+  }
+  auto* values = block + uint64_t{page_size} * key_width + uint64_t{slot / kStep} * value_width * kStep + slot % kStep;
+  for (uint32_t i = 0; i < value_width; i += kLanes) Elements::narrow(narrow + i, load(value + i));
+  for (uint32_t i = 0; i < value_width; ++i) values[i * kStep] = narrow[i];
+}
+
+template <typename Elements>
+static inline void append_token(const RopeAppendCall& call, uint32_t token) {
+  const uint32_t width = call.pages.key_width;
+  const float* angles = call.angles + uint64_t{token} * call.dims;
+  for (uint32_t head = 0; head < call.kv_heads; ++head) {
+    const float* k = call.k + token * call.k_stride + uint64_t{head} * width;
+    float rotated[kHeadDimMax];
+    for (uint32_t i = 0; i < width; i += kLanes) store(rotated + i, load(k + i));
+    rotate(rotated, k, angles, call.dims, call.adjacent);
+    std::byte* block =
+        call.pages.data + call.append_pages[token] * call.pages.page_bytes + head * call.pages.head_bytes;
+    append_head<Elements>(call, call.append_slots[token], rotated,
+                          call.v + token * call.v_stride + uint64_t{head} * call.pages.value_width,
+                          reinterpret_cast<typename Elements::Stored*>(block));
+  }
+}
+
+static inline void rope_append_token(const RopeAppendCall& call, uint32_t token) {
+  float* q = call.q + token * call.q_stride;
+  for (uint32_t head = 0; head < call.q_heads; ++head, q += call.pages.key_width) {
+    rotate(q, q, call.angles + uint64_t{token} * call.dims, call.dims, call.adjacent);
+  }
+  switch (call.pages.element) {
+    case KvElement::kF32:
+      return append_token<F32Elements>(call, token);
+    case KvElement::kF16:
+      return append_token<F16Elements>(call, token);
+    case KvElement::kBF16:
+      return append_token<Bf16Elements>(call, token);
+  }
+}
+
+}  // namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE

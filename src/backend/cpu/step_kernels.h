@@ -1,0 +1,59 @@
+// The table of a target's dense kernels, and the plain structs that they share with the rest of the back end.
+// Included by kernel files: no templates and no inline functions here (see targets.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headwater::backend::cpu {
+
+enum class Target : uint8_t;
+
+constexpr uint32_t kGroupFeatures = 16;  // output features that a weight interleaves (packed_weight.h)
+constexpr uint32_t kBlockColumns = 32;   // columns that share scales
+constexpr uint32_t kPanelRows = 8;       // rows of activations that are stored together
+
+// Thirty-two columns of eight rows of quantised activations: x = scale * q, q in [-127, 127] rounded to nearest even
+// with scale = max|x| / 127. A panel is columns / 32 of these in a row; T rows take ceil(T / 8) panels. A value that is
+// not finite makes its scale NaN or infinite, so it reaches the output.
+struct PanelBlock {
+  int8_t q[kPanelRows][kBlockColumns];
+  float scale[kPanelRows];
+  float sum[kPanelRows];     // scale * sum of q: what an offset m of the weight multiplies
+  int32_t bias[kPanelRows];  // -128 * sum of q: undoes the + 128 of stored bytes
+};
+
+// Products of some groups of one weight with all rows.
+struct ProductTask {
+  const uint8_t* weight;  // the first group
+  uint64_t group_bytes;
+  uint32_t features;  // valid ones, counted from the first group
+  uint32_t columns;
+  uint32_t rows;             // T
+  const PanelBlock* panels;  // for quantised weights
+  const float* x;            // [T, columns] for plain weights
+  uint64_t x_stride;
+  const float* bias;  // [features] or null
+  float* out;         // [T, features], feature 0 of the first group in column 0
+  uint64_t out_stride;
+};
+
+struct StepKernels {
+  using Products = void (*)(const ProductTask& task);
+  Products q4_1;
+  Products q8_0;
+  Products f32;
+  Products f16;
+  Products bf16;
+  // Row `row` of a panel from x: [columns], columns a multiple of 32.
+  void (*quantize)(const float* x, uint64_t columns, uint32_t row, PanelBlock* panel);
+  // residual += delta (unless null); out = residual / sqrt(mean(residual^2) + epsilon) * weight. All [columns].
+  void (*add_norm)(float* residual, const float* delta, const float* weight, float epsilon, uint64_t columns,
+                   float* out);
+  // out = gate / (1 + exp(-gate)) * up. All [columns]; out may be gate.
+  void (*silu_mul)(const float* gate, const float* up, uint64_t columns, float* out);
+};
+
+const StepKernels& step_kernels(Target target);
+
+}  // namespace headwater::backend::cpu

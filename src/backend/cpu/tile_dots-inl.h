@@ -1,0 +1,152 @@
+// The two products of attention on AMX tiles (bf16 only), for the interface of VectorDots.
+//
+// A tile holds 16 rows of 64 bytes. TDPBF16PS adds A x B to C, where A is 16 rows x 16 pairs of factors, and B is 16
+// pairs x 16 columns: exactly what lies in a page (kv_pages.h). A quarter page of keys at width 64, or of values, is
+// two such B tiles.
+//
+//                     columns: 4 groups of 16 keys (or of 16 value columns)
+//   C0..C3 += A x B   B of step 0   | B | B | B | B |     one A tile, loaded once, serves four B tiles
+//                     B of step 1   | B | B | B | B |     ...
+//
+// Tiles: 0-3 C, 4 A, 5 B; 6 and 7 are A and B of half depth (8 pairs), for what is left of a width or page of 16
+// mod 32. Rows past a tile's last row are computed from whatever the scratch holds and never read. The instruction adds
+// the products of one step first and then adds that to C, so steps go by position: they start at multiples of 32 keys
+// inside a page (kKeyAlignment). Inside a step, products with a weight of 0 change no bit.
+#pragma once
+
+#include "backend/cpu/vector_dots-inl.h"
+
+namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
+
+template <typename Kind>
+struct TileDots {
+  using Elements = Kind;
+  using Stored = typename Elements::Stored;
+  using Factor = typename Elements::Factor;
+  static constexpr uint32_t kRows = 16;
+  static constexpr uint32_t kKeyAlignment = 32;
+
+  // The configuration of this thread's tiles. Rows that an item does not have are left out of A and C.
+  class Session {
+   public:
+    explicit Session(uint32_t rows) {
+      struct alignas(64) Config {
+        uint8_t palette = 1;
+        uint8_t start_row = 0;
+        uint8_t reserved[14] = {};
+        uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 32, 64};
+        uint8_t rows[16] = {};
+      } config;
+      for (uint32_t tile = 0; tile < 8; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
+      config.rows[5] = 16;
+      config.rows[7] = 8;
+      see_memory(&config);
+      _tile_loadconfig(&config);
+    }
+    ~Session() { _tile_release(); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+  };
+
+  static void scores(const CutPages<Stored>& pages, uint32_t key_width, const Factor* factors, uint32_t /*rows*/,
+                     float* scores, uint32_t scores_stride) {
+    see_memory(factors);
+    for (uint32_t key = pages.begin; key < pages.end; key += 64) {
+      const Stored* columns[4];
+      const uint32_t groups = columns_at(columns, (pages.end - key) / 16, [&](uint32_t group) {
+        const uint32_t at = key + group * 16;
+        return pages.keys[at / pages.page_size] + uint64_t{at % pages.page_size} * 2;
+      });
+      clear();
+      accumulate(columns, groups, pages.page_size * 4, factors, key_width * 2, key_width / 2);
+      write(scores + key, groups, scores_stride * 4);
+    }
+  }
+
+  static void sums(const CutPages<Stored>& pages, uint32_t value_width, const Factor* weights, uint32_t weights_stride,
+                   uint32_t /*rows*/, float* sums) {
+    see_memory(weights);
+    for (uint32_t column = 0; column < value_width; column += 64) {
+      uint32_t groups = 0;
+      clear();
+      for (uint32_t key = pages.begin; key < pages.end;) {
+        const uint32_t slot = key % pages.page_size;
+        const uint32_t count = least(pages.page_size - slot, pages.end - key);
+        const Stored* row = pages.values[key / pages.page_size] + uint64_t{slot} * value_width + column * 2;
+        const Stored* columns[4];
+        groups = columns_at(columns, (value_width - column) / 16, [&](uint32_t group) { return row + group * 32; });
+        accumulate(columns, groups, value_width * 4, weights + key, weights_stride * 2, count / 2);
+        key += count;
+      }
+      write(sums + column, groups, value_width * 4);
+    }
+  }
+
+ private:
+  // Everything written before is in memory after it: GCC 12 declares neither what _tile_loadconfig nor what _tile_loadd
+  // reads, and drops or moves the stores.
+  static void see_memory(const void* at) { asm volatile("" : : "r"(at) : "memory"); }
+
+  template <typename Find>
+  static uint32_t columns_at(const Stored* (&columns)[4], uint32_t left, Find&& find) {
+    const uint32_t groups = least(4, left);
+    for (uint32_t group = 0; group < groups; ++group) columns[group] = find(group);
+    return groups;
+  }
+
+  static void clear() {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+
+  // C += A x B over `pairs` (a multiple of 8) pairs of the reduced axis; row_bytes from pair to pair of B.
+  static inline __attribute__((always_inline)) void accumulate(const Stored* const (&columns)[4], uint32_t groups,
+                                                               uint64_t row_bytes, const Factor* factors,
+                                                               uint64_t factors_bytes, uint32_t pairs) {
+    uint32_t pair = 0;
+    for (; pair + 16 <= pairs; pair += 16) {
+      const auto at = [&](uint32_t group) {
+        return reinterpret_cast<const std::byte*>(columns[group]) + pair * row_bytes;
+      };
+      _tile_loadd(4, factors + 2 * pair, factors_bytes);
+      _tile_loadd(5, at(0), row_bytes);
+      _tile_dpbf16ps(0, 4, 5);
+      if (groups < 2) continue;
+      _tile_loadd(5, at(1), row_bytes);
+      _tile_dpbf16ps(1, 4, 5);
+      if (groups < 3) continue;
+      _tile_loadd(5, at(2), row_bytes);
+      _tile_dpbf16ps(2, 4, 5);
+      if (groups < 4) continue;
+      _tile_loadd(5, at(3), row_bytes);
+      _tile_dpbf16ps(3, 4, 5);
+    }
+    if (pair == pairs) return;
+    const auto at = [&](uint32_t group) {
+      return reinterpret_cast<const std::byte*>(columns[group]) + pair * row_bytes;
+    };
+    _tile_loadd(6, factors + 2 * pair, factors_bytes);
+    _tile_loadd(7, at(0), row_bytes);
+    _tile_dpbf16ps(0, 6, 7);
+    if (groups < 2) return;
+    _tile_loadd(7, at(1), row_bytes);
+    _tile_dpbf16ps(1, 6, 7);
+    if (groups < 3) return;
+    _tile_loadd(7, at(2), row_bytes);
+    _tile_dpbf16ps(2, 6, 7);
+    if (groups < 4) return;
+    _tile_loadd(7, at(3), row_bytes);
+    _tile_dpbf16ps(3, 6, 7);
+  }
+
+  static void write(float* to, uint32_t groups, uint64_t row_bytes) {
+    _tile_stored(0, to, row_bytes);
+    if (groups > 1) _tile_stored(1, to + 16, row_bytes);
+    if (groups > 2) _tile_stored(2, to + 32, row_bytes);
+    if (groups > 3) _tile_stored(3, to + 48, row_bytes);
+  }
+};
+
+}  // namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE

@@ -1,0 +1,61 @@
+// The only place that changes sequences after the device has answered.
+#include <algorithm>
+
+#include "engine/core_engine.h"
+
+namespace headwater::engine {
+
+void CoreEngine::commit() {
+  for (Sequence* sequence : batch_) {
+    metrics_.tokens_computed.add(sequence->chunk);
+    sequence->computed += sequence->chunk;
+    sequence->chunk = 0;
+    cache_.publish(sequence->slot, sequence->tokens(), sequence->computed);
+  }
+  for (size_t i = 0; i < batch_sampled_.size(); ++i) append_token(*batch_sampled_[i], sampled_[i]);
+}
+
+void CoreEngine::append_token(Sequence& sequence, const ops::Sampled& sampled) {
+  const Ticket& ticket = *sequence.request->ticket;
+  const SamplingParams& sampling = ticket.request.sampling;
+  const bool is_first = sequence.generated().empty();
+  const int64_t now_ns = clock_.now_ns();
+  sequence.storage.push_back(sampled.token);
+  metrics_.generation_tokens.add();
+  if (is_first) {
+    metrics_.time_to_first_token.observe(1e-9 * static_cast<double>(now_ns - ticket.submitted_ns));
+  } else {
+    metrics_.inter_token_latency.observe(1e-9 * static_cast<double>(now_ns - sequence.token_ns));
+  }
+  sequence.token_ns = now_ns;
+
+  Emission emission{.request = ticket.id,
+                    .choice = sequence.choice,
+                    .token = sampled.token,
+                    .cached_tokens = is_first ? sequence.request->cached_tokens : 0,
+                    .logprob = sampling.want_logprobs ? sampled.logprob : 0,
+                    .top_count = std::min(sampled.top_count, sampling.top_logprobs)};
+  std::copy_n(sampled.top, emission.top_count, emission.top);
+  const bool is_stop = !sampling.ignore_stop_ids && std::ranges::count(sampling.stop_ids, sampled.token) > 0;
+  if (is_stop) {
+    finish(sequence, FinishReason::kStop, emission);
+  } else if (sequence.generated().size() == sampling.tokens_max) {
+    finish(sequence, FinishReason::kLength, emission);
+  } else {
+    entries_.push_back({sequence.request->ticket.get(), emission, false});
+  }
+}
+
+// The step went wrong on the device: what it should have written cannot be trusted, so nothing of it is published and
+// every request that had a row in it ends.
+void CoreEngine::fail_batch() {
+  for (Sequence* sequence : batch_) {
+    for (Sequence& sibling : sequence->request->choices) {
+      if (sibling.phase != Phase::kFinished) finish_without_token(sibling, FinishReason::kFailed);
+    }
+  }
+  batch_.clear();
+  outcome_ = {};
+}
+
+}  // namespace headwater::engine

@@ -1,0 +1,125 @@
+// The engine behind its door. One class, whose work is cut over files by stage:
+//   core_engine.cc  create, the calls of other threads, audit
+//   step.cc         one step as a table of contents
+//   intake.cc       inbox, signals, how requests end
+//   admission.cc    pages: reserve, preempt, attach, fork
+//   batch.cc        the step block and the rows to sample
+//   commit.cc       what the device's answer changes
+//   report.cc       metrics and the one log line per kind of attention outcome
+// All members below "engine thread" belong to the thread that calls step().
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/inbox.h"
+#include "engine/outbox.h"
+#include "engine/scheduler.h"
+#include "engine/sizing.h"
+
+namespace headwater::engine {
+
+class CoreEngine final : public Engine {
+ public:
+  struct Parts {  // what can fail to be made
+    Sizing sizing;
+    kv::PagedCache cache;
+    attention::Planner planner;
+    ops::StepBlock block;
+    std::unique_ptr<ops::KvPool> pool;
+  };
+  CoreEngine(Parts parts, model::Decoder& decoder, ops::Backend& backend, const Clock* clock);
+
+  Result<RequestId> submit(Request request) override;
+  void cancel(RequestId request) override;
+  void finish_choice(RequestId request, uint32_t choice) override;
+  size_t poll(RequestId request, std::span<Emission> out) override;
+  size_t poll_any(std::span<Emission> out) override;
+  void stop() override { inbox_.stop(); }
+
+  Result<bool> step() override;
+  bool wait_for_work(int64_t nanoseconds) override;
+
+  const EngineConfig& config() const override { return sizing_.config; }
+  const EngineMetrics& metrics() const override { return metrics_; }
+  const kv::PagedCache& cache() const override { return cache_; }
+  const attention::Outcome& last_outcome() const override { return outcome_; }
+  Status audit() const override;
+
+ private:
+  // The rows of a step, in its order.
+  void take_inbox();
+  void heed_signals();
+  void make_schedule();
+  void reserve_pages();
+  bool fill_batch();  // false: nothing to compute
+  Status plan_attention();
+  Status run_device();
+  void commit();
+  void fail_batch();
+  void emit();
+  void report();
+
+  // intake.cc
+  void finish(Sequence& sequence, FinishReason reason, Emission emission);
+  void finish_without_token(Sequence& sequence, FinishReason reason);
+  void forget_finished();
+  bool can_advance() const;
+
+  // admission.cc
+  void preempt(Sequence& sequence);
+  bool admit(const Admission& admission);
+  void first_admission(Sequence& sequence);
+  void start_running(Sequence& sequence);
+
+  // batch.cc
+  void fill_sequence(const Sequence& sequence, uint32_t row, uint32_t first_token);
+  ops::SampleRow sample_row(const Sequence& sequence) const;
+
+  // commit.cc
+  void append_token(Sequence& sequence, const ops::Sampled& sampled);
+
+  // report.cc
+  void report_outcome();
+  void report_state();
+
+  // Any thread.
+  const SystemClock system_clock_;
+  const Clock& clock_;
+  const Sizing sizing_;
+  const uint32_t vocabulary_;
+  std::atomic<RequestId> request_last_{0};
+  Inbox inbox_;
+  Outbox outbox_;
+  EngineMetrics metrics_;
+
+  // The engine thread.
+  model::Decoder& decoder_;
+  ops::Backend& backend_;
+  std::unique_ptr<ops::KvPool> pool_;
+  kv::PagedCache cache_;
+  attention::Planner planner_;
+  ops::StepBlock block_;
+  std::vector<std::unique_ptr<ActiveRequest>> requests_;
+  std::vector<Sequence*> running_;  // sorted by goes_before()
+  std::vector<Sequence*> waiting_;  // sorted by goes_before()
+  bool someone_finished_ = false;
+
+  // One step's arrays, sized once.
+  std::vector<std::shared_ptr<Ticket>> arrivals_;
+  StepPlan step_plan_;
+  std::vector<kv::PageCopy> copies_;
+  std::vector<PageId> copies_from_, copies_to_;
+  std::vector<Sequence*> batch_;          // rows of the step
+  std::vector<Sequence*> batch_sampled_;  // those of them that get a token, in logits order
+  std::vector<ops::SampleRow> sample_rows_;
+  std::span<const ops::Sampled> sampled_;
+  std::vector<Outbox::Entry> entries_;
+  attention::Outcome outcome_;
+  observe::OncePerKind logged_;
+  kv::CacheCounters counted_;  // what report() has already added to the metrics
+};
+
+}  // namespace headwater::engine

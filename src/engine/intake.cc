@@ -1,0 +1,81 @@
+// Requests coming in, and requests coming to an end before or after their time.
+#include <algorithm>
+
+#include "engine/core_engine.h"
+
+namespace headwater::engine {
+
+void CoreEngine::take_inbox() {
+  arrivals_.clear();
+  inbox_.take(arrivals_);
+  for (auto& ticket : arrivals_) {
+    requests_.push_back(std::make_unique<ActiveRequest>(std::move(ticket)));
+    for (Sequence& sequence : requests_.back()->choices) {
+      waiting_.insert(std::ranges::upper_bound(waiting_, &sequence, goes_before), &sequence);
+    }
+  }
+}
+
+void CoreEngine::heed_signals() {
+  for (const auto& request : requests_) {
+    Ticket& ticket = *request->ticket;
+    const bool signalled =
+        ticket.signalled.load(std::memory_order_relaxed) && ticket.signalled.exchange(false, std::memory_order_acquire);
+    const uint32_t room_used = ticket.ring.size() + request->choices_left;  // after a step in which every choice emits
+    for (Sequence& sequence : request->choices) {
+      if (sequence.phase == Phase::kFinished) continue;
+      if (signalled && ticket.cancelled.load(std::memory_order_relaxed)) {
+        finish_without_token(sequence, FinishReason::kCancelled);
+      } else if (signalled && ticket.choices_stopped[sequence.choice].load(std::memory_order_relaxed)) {
+        finish_without_token(sequence, FinishReason::kStop);
+      } else {
+        sequence.blocked = request->admitted && room_used > request->emissions_max;
+      }
+    }
+  }
+}
+
+void CoreEngine::finish_without_token(Sequence& sequence, FinishReason reason) {
+  finish(sequence, reason,
+         {.request = sequence.request->ticket->id,
+          .choice = sequence.choice,
+          .cached_tokens = sequence.generated().empty() ? sequence.request->cached_tokens : 0});
+}
+
+// Ends a choice in whatever phase it is and gives its pages back. `emission` is its last one.
+void CoreEngine::finish(Sequence& sequence, FinishReason reason, Emission emission) {
+  ActiveRequest& request = *sequence.request;
+  std::vector<Sequence*>& list = sequence.phase == Phase::kRunning ? running_ : waiting_;
+  list.erase(std::ranges::find(list, &sequence));
+  if (sequence.slot != kNoSlot) cache_.close(sequence.slot);
+  sequence.slot = kNoSlot;
+  sequence.phase = Phase::kFinished;
+  --request.choices_left;
+  emission.finish = reason;
+  entries_.push_back({request.ticket.get(), emission, request.choices_left == 0});
+  metrics_.finished[static_cast<size_t>(reason)].add();
+  if (request.choices_left > 0) return;
+  someone_finished_ = true;
+  if (!request.admitted) inbox_.leave(static_cast<uint32_t>(request.ticket->request.prompt.size()));
+  metrics_.end_to_end.observe(1e-9 * static_cast<double>(clock_.now_ns() - request.ticket->submitted_ns));
+}
+
+void CoreEngine::forget_finished() {
+  if (!someone_finished_) return;
+  std::erase_if(requests_, [](const auto& request) { return request->choices_left == 0; });
+  someone_finished_ = false;
+}
+
+void CoreEngine::emit() {
+  if (!entries_.empty()) outbox_.push(entries_);
+  entries_.clear();
+  forget_finished();
+}
+
+// Whether a further step may do something without a new signal or a poll.
+bool CoreEngine::can_advance() const {
+  const auto free_to_go = [](const Sequence* sequence) { return !sequence->blocked; };
+  return std::ranges::any_of(running_, free_to_go) || std::ranges::any_of(waiting_, free_to_go);
+}
+
+}  // namespace headwater::engine

@@ -1,0 +1,50 @@
+// One step, from the inbox to the outbox. Each row says what it takes and gives.
+#include "engine/core_engine.h"
+
+namespace headwater::engine {
+
+Result<bool> CoreEngine::step() {
+  take_inbox();         // requests -> waiting sequences
+  heed_signals();       // cancel and finish flags -> ended sequences, pages given back
+  make_schedule();      // running, waiting, capacity -> step_plan_
+  reserve_pages();      // step_plan_ -> pages, prefixes and forks; all or nothing per sequence
+  if (!fill_batch()) {  // sequences -> step block, rows to sample
+    emit();
+    report();
+    return can_advance();
+  }
+  Status status = plan_attention();   // page table -> plan, in the step block
+  if (status) status = run_device();  // step block -> keys and values in the pool, sampled_
+  if (status) {
+    commit();  // sampled_ -> sequences advanced, full pages published, finished ones closed
+  } else {
+    fail_batch();  // the requests of the step end; the engine lives
+  }
+  emit();    // entries_ -> rings
+  report();  // counters, gauges, one log line per kind of outcome
+  if (!status) return status;
+  return true;
+}
+
+Status CoreEngine::plan_attention() {
+  const int64_t begin_ns = clock_.now_ns();
+  HEADWATER_ASSIGN_OR_RETURN(const attention::Plan* plan, planner_.plan(block_.page_table()));
+  metrics_.plan_seconds.observe(1e-9 * static_cast<double>(clock_.now_ns() - begin_ns));
+  block_.set_plan(*plan);
+  outcome_ = plan->outcome;
+  return {};
+}
+
+Status CoreEngine::run_device() {
+  HEADWATER_ASSIGN_OR_RETURN(const ops::DeviceBatch batch, backend_.begin_step(block_));
+  if (!copies_from_.empty()) backend_.copy_pages(*pool_, copies_from_, copies_to_);
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix logits, decoder_.forward(batch, *pool_));
+  sampled_ = {};
+  if (sample_rows_.empty()) return backend_.finish();  // prompt chunks only
+  backend_.sample({.logits = logits, .rows = sample_rows_});
+  HEADWATER_ASSIGN_OR_RETURN(sampled_, backend_.collect());
+  check(sampled_.size() == batch_sampled_.size(), "the back end sampled another number of rows than asked");
+  return {};
+}
+
+}  // namespace headwater::engine

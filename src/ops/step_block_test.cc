@@ -1,0 +1,133 @@
+#include "ops/step_block.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace headwater::ops {
+namespace {
+
+constexpr StepLimits kLimits{
+    .sequences_max = 4, .tokens_max = 16, .pages_per_sequence_max = 8, .page_size = 16, .logits_max = 4};
+
+bool is_inside(std::span<const std::byte> block, const void* at, size_t bytes) {
+  const auto* begin = static_cast<const std::byte*>(at);
+  return begin >= block.data() && begin + bytes <= block.data() + block.size();
+}
+
+template <typename T>
+bool is_inside(std::span<const std::byte> block, std::span<T> part) {
+  return is_inside(block, part.data(), part.size_bytes());
+}
+
+struct SmallPlan {
+  std::vector<attention::WorkItem> items{{0, 2, 0, 0, 20, 0, attention::kFold}};
+  std::vector<uint32_t> order{1, 0}, positions{19, 18}, indptr{0, 1, 2}, slots{0, 1};
+  std::vector<uint8_t> empty{0, 0};
+  attention::Plan view() const { return {items, order, positions, indptr, slots, empty, 2, 64, 7, {}}; }
+};
+
+TEST(StepBlock, LaysOutEveryArrayInItsOwnPartOfOneBlock) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  ASSERT_TRUE(block) << block.status().message();
+  block->layout(4, 16, 4, 32);
+  EXPECT_EQ(block->token_ids().size(), 16u);
+  EXPECT_EQ(block->positions().size(), 16u);
+  EXPECT_EQ(block->append_pages().size(), 16u);
+  EXPECT_EQ(block->append_slots().size(), 16u);
+  EXPECT_EQ(block->logits_tokens().size(), 4u);
+  EXPECT_EQ(block->page_ids().size(), 32u);
+  EXPECT_EQ(block->page_indptr().size(), 5u);
+  EXPECT_EQ(block->kv_len().size(), 4u);
+  EXPECT_EQ(block->q_indptr().size(), 5u);
+  EXPECT_EQ(block->versions().size(), 4u);
+  // Writing one array leaves the others alone.
+  const std::vector<std::span<uint32_t>> arrays{block->positions(),     block->append_pages(), block->append_slots(),
+                                                block->logits_tokens(), block->page_ids(),     block->page_indptr(),
+                                                block->kv_len(),        block->q_indptr()};
+  for (uint32_t i = 0; i < arrays.size(); ++i) std::fill(arrays[i].begin(), arrays[i].end(), i + 1);
+  for (uint32_t i = 0; i < arrays.size(); ++i) {
+    EXPECT_EQ(std::vector<uint32_t>(arrays[i].begin(), arrays[i].end()),
+              std::vector<uint32_t>(arrays[i].size(), i + 1));
+  }
+}
+
+TEST(StepBlock, TheHostsBatchViewsTheBlockItself) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(2, 3, 1, 5);
+  block->token_ids()[2] = 77;
+  block->page_ids()[4] = 9;
+  const DeviceBatch batch = block->host_batch();
+  EXPECT_EQ(batch.tokens, 3u);
+  EXPECT_EQ(batch.sequences, 2u);
+  EXPECT_EQ(batch.token_ids[2], 77);
+  EXPECT_EQ(batch.page_ids[4], 9u);
+  EXPECT_EQ(batch.positions.data(), block->positions().data());
+  const attention::PageTable table = block->page_table();
+  EXPECT_EQ(table.page_size, 16u);
+  EXPECT_EQ(table.sequences(), 2u);
+  EXPECT_EQ(table.page_ids.data(), block->page_ids().data());
+}
+
+TEST(StepBlock, CopiesThePlanBehindTheInputs) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(2, 2, 1, 4);
+  auto plan = std::make_unique<SmallPlan>();
+  block->set_plan(plan->view());
+  plan.reset();  // the block keeps nothing of the planner's arrays
+  const attention::Plan copy = block->host_batch().plan;
+  ASSERT_EQ(copy.items.size(), 1u);
+  EXPECT_EQ(copy.items[0].key_count, 20u);
+  EXPECT_EQ(copy.token_order[0], 1u);
+  EXPECT_EQ(copy.token_position[1], 18u);
+  EXPECT_EQ(copy.merge_indptr.back(), 2u);
+  EXPECT_EQ(copy.merge_slots[1], 1u);
+  EXPECT_EQ(copy.partials, 2u);
+  EXPECT_EQ(copy.cut, 64u);
+  EXPECT_EQ(copy.window, 7u);
+}
+
+TEST(StepBlock, BytesCoverInputsAndPlanAndNothingBeyond) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(2, 2, 1, 4);
+  const size_t bytes_inputs = block->bytes().size();
+  block->set_plan(SmallPlan().view());
+  const std::span<const std::byte> bytes = block->bytes();
+  EXPECT_GT(bytes.size(), bytes_inputs);
+  const DeviceBatch batch = block->host_batch();
+  EXPECT_TRUE(is_inside(bytes, batch.token_ids));
+  EXPECT_TRUE(is_inside(bytes, batch.page_ids));
+  EXPECT_TRUE(is_inside(bytes, batch.plan.items));
+  EXPECT_TRUE(is_inside(bytes, batch.plan.token_empty));
+  block->set_plan(SmallPlan().view());  // replaces the first
+  EXPECT_EQ(block->bytes().size(), bytes.size());
+}
+
+TEST(StepBlock, ANewLayoutForgetsThePlanOfTheLastStep) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(2, 2, 1, 4);
+  block->set_plan(SmallPlan().view());
+  block->layout(1, 1, 1, 1);
+  EXPECT_TRUE(block->host_batch().plan.items.empty());
+}
+
+TEST(StepBlock, HoldsTheLargestPlanOfItsLimits) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(4, 16, 4, 32);
+  const attention::PlanLimits limits = kLimits.plan_limits();
+  const std::vector<attention::WorkItem> items(limits.items_max());
+  const std::vector<uint32_t> tokens(16), indptr(17), slots(limits.partials_max());
+  const std::vector<uint8_t> empty(16);
+  block->set_plan({items, tokens, tokens, indptr, slots, empty, limits.partials_max(), 64, 0, {}});
+  EXPECT_EQ(block->host_batch().plan.items.size(), items.size());
+}
+
+TEST(StepBlockDeath, AStepBeyondTheLimitsIsABug) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  EXPECT_DEATH(block->layout(5, 5, 1, 5), "larger than its limits");
+  EXPECT_DEATH(block->layout(4, 17, 1, 5), "larger than its limits");
+  EXPECT_DEATH(block->layout(4, 16, 5, 5), "larger than its limits");
+}
+
+}  // namespace
+}  // namespace headwater::ops

@@ -1,0 +1,39 @@
+// What one rendering may cost. Work and memory only ever grow, so that whatever a template does, it ends soon and stays
+// small: the bytes of all values ever built bound the bytes that are alive.
+#pragma once
+
+#include "text/jinja/position.h"
+
+namespace headwater::text::jinja {
+
+class Budget {
+ public:
+  Budget(uint64_t steps, uint64_t memory_bytes)
+      : steps_(steps), steps_max_(steps), memory_(memory_bytes), memory_max_(memory_bytes) {}
+
+  // One evaluated node, or the scan of some text: 64 bytes count as a step.
+  Status step(Position where, uint64_t scanned_bytes = 0) {
+    const uint64_t cost = 1 + scanned_bytes / 64;
+    if (cost > steps_) {
+      return error_at(where, ErrorCode::kExhausted, "the template takes more than {} steps", steps_max_);
+    }
+    steps_ -= cost;
+    return {};
+  }
+
+  Status build(Position where, uint64_t bytes) {
+    if (bytes > memory_) {
+      return error_at(where, ErrorCode::kExhausted, "the template builds more than {} bytes of values", memory_max_);
+    }
+    memory_ -= bytes;
+    return {};
+  }
+
+ private:
+  uint64_t steps_;
+  uint64_t steps_max_;
+  uint64_t memory_;
+  uint64_t memory_max_;
+};
+
+}  // namespace headwater::text::jinja

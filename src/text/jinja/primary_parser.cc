@@ -1,0 +1,150 @@
+// Names, literals and calls: the leaves of the expression grammar.
+#include <algorithm>
+#include <charconv>
+
+#include "text/jinja/expression_parser.h"
+
+namespace headwater::text::jinja {
+namespace {
+
+ExpressionPtr literal(Position where, Value value) {
+  return std::make_unique<Expression>(
+      Expression{.kind = ExpressionKind::kLiteral, .where = where, .literal = std::move(value)});
+}
+
+// Names that stand for values in every template.
+std::optional<Value> constant(std::string_view name) {
+  if (name == "true" || name == "True") return Value::of_bool(true);
+  if (name == "false" || name == "False") return Value::of_bool(false);
+  if (name == "none" || name == "None") return Value::none();
+  return std::nullopt;
+}
+
+Result<Value> call_undefined(const Call& call, std::span<const Value>) {
+  return error_at(call.where, ErrorCode::kUnsupported, "an undefined function is called");
+}
+
+}  // namespace
+
+Result<ExpressionPtr> ExpressionParser::parse_name() {
+  const Token& token = tokens_.take();
+  if (const std::optional<Value> value = constant(token.text)) return literal(token.where, *value);
+  if (tokens_.is_operator("(")) return parse_call(token);
+  return std::make_unique<Expression>(
+      Expression{.kind = ExpressionKind::kName, .where = token.where, .name = token.text});
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_string() {
+  const Position where = tokens_.where();
+  std::string text;
+  while (tokens_.is(TokenKind::kString)) text += tokens_.take().text;  // neighbours are one string
+  return literal(where, Value::of_text(Text(text, true)));
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_number() {
+  const Token& token = tokens_.take();
+  const char* end = token.text.data() + token.text.size();
+  if (token.kind == TokenKind::kInteger) {
+    int64_t value = 0;
+    if (std::from_chars(token.text.data(), end, value).ec == std::errc())
+      return literal(token.where, Value::of_int(value));
+  } else {
+    double value = 0;
+    if (std::from_chars(token.text.data(), end, value).ec == std::errc())
+      return literal(token.where, Value::of_float(value));
+  }
+  return error_at(token.where, ErrorCode::kUnsupported, "the number {} does not fit 64 bits", token.text);
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_list() {
+  auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kList, .where = tokens_.take().where});
+  while (!tokens_.take_operator("]")) {
+    HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr item, parse());
+    node->children.push_back(std::move(item));
+    if (!tokens_.is_operator("]")) HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(","));
+  }
+  return finish(std::move(node));
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_dict() {
+  auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kDict, .where = tokens_.take().where});
+  while (!tokens_.take_operator("}")) {
+    HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr key, parse());
+    HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(":"));
+    HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr value, parse());
+    node->children.push_back(std::move(key));
+    node->children.push_back(std::move(value));
+    if (!tokens_.is_operator("}")) HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(","));
+  }
+  return finish(std::move(node));
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_call(const Token& name) {
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<Argument> arguments, parse_arguments());
+  if (name.text == "namespace") {
+    auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kNamespace, .where = name.where});
+    for (Argument& argument : arguments) {
+      if (argument.name.empty()) {
+        return error_at(argument.where, ErrorCode::kUnsupported, "namespace() takes only name=value here");
+      }
+      node->names.push_back(argument.name);
+      node->children.push_back(std::move(argument.value));
+    }
+    return finish(std::move(node));
+  }
+  const Builtin* function = find_function(name.text);
+  if (function != nullptr) return bind(name.where, *function, nullptr, std::move(arguments));
+  static const Builtin kUndefined = {"", {}, 0, call_undefined};
+  unknown_.emplace_back(name.text, name.where);
+  return bind(name.where, kUndefined, nullptr, {});
+}
+
+Result<std::vector<ExpressionParser::Argument>> ExpressionParser::parse_arguments() {
+  HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator("("));
+  std::vector<Argument> arguments;
+  while (!tokens_.take_operator(")")) {
+    Argument argument{.name = {}, .where = tokens_.where(), .value = {}};
+    if (tokens_.is_operator("*") || tokens_.is_operator("**")) {
+      return error_at(argument.where, ErrorCode::kUnsupported, "arguments cannot be unpacked here");
+    }
+    if (tokens_.is(TokenKind::kName) && TokenStream::is_operator(tokens_.next(), "=")) {
+      argument.name = tokens_.take().text;
+      tokens_.take();
+    } else if (!arguments.empty() && !arguments.back().name.empty()) {
+      return error_at(argument.where, ErrorCode::kInvalidArgument, "a positional argument follows a named one");
+    }
+    HEADWATER_ASSIGN_OR_RETURN(argument.value, parse());
+    arguments.push_back(std::move(argument));
+    if (!tokens_.is_operator(")")) HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(","));
+  }
+  return arguments;
+}
+
+Result<ExpressionPtr> ExpressionParser::bind(Position where, const Builtin& builtin, ExpressionPtr subject,
+                                             std::vector<Argument> arguments) {
+  auto node =
+      std::make_unique<Expression>(Expression{.kind = ExpressionKind::kCall, .where = where, .builtin = &builtin});
+  node->children.resize(builtin.parameters.size());
+  size_t next = 0;
+  if (subject) node->children[next++] = std::move(subject);
+  for (Argument& argument : arguments) {
+    size_t slot = next++;
+    if (!argument.name.empty()) {
+      const auto found = std::find(builtin.parameters.begin(), builtin.parameters.end(), argument.name);
+      slot = static_cast<size_t>(found - builtin.parameters.begin());
+    }
+    if (slot >= node->children.size() || node->children[slot]) {
+      return error_at(argument.where, ErrorCode::kUnsupported, "\"{}\" has no parameter for this argument",
+                      builtin.name);
+    }
+    node->children[slot] = std::move(argument.value);
+  }
+  for (size_t i = 0; i < builtin.required; ++i) {
+    if (node->children[i]) continue;
+    return error_at(where, ErrorCode::kInvalidArgument, "\"{}\" needs its argument \"{}\"", builtin.name,
+                    builtin.parameters[i]);
+  }
+  return finish(std::move(node));
+}
+
+}  // namespace headwater::text::jinja

@@ -1,0 +1,134 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "conformance/matrices.h"
+#include "conformance/targets.h"
+#include "support/compare.h"
+#include "support/quantize.h"
+
+namespace headwater::testing {
+namespace {
+
+constexpr DType kWeightTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1};
+
+// Rows of norm near 1, so that the products of normal inputs have a deviation near 1.
+std::vector<std::byte> random_weight(DType dtype, uint32_t rows, uint32_t columns, Random& random) {
+  std::vector<float> values(uint64_t{rows} * columns);
+  for (float& value : values) value = random.normal() / std::sqrt(static_cast<float>(columns));
+  return quantize(dtype, values);
+}
+
+class Matmul : public TargetTest {
+ protected:
+  std::unique_ptr<ops::Weight> prepare(ops::Backend& backend, const ops::WeightView& view) {
+    Result<std::unique_ptr<ops::Weight>> weight = backend.prepare(view);
+    EXPECT_TRUE(weight) << weight.status().message();
+    return std::move(weight).value();
+  }
+  void reserve(ops::Backend& backend, uint32_t tokens) {
+    const ops::StepLimits limits{tokens, tokens, 1, 16, tokens};
+    EXPECT_TRUE(backend.reserve_scratch(limits, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 64));
+  }
+};
+
+TEST_P(Matmul, EveryWeightTypeAndOddShape) {
+  const std::unique_ptr<ops::Backend> reference = create_reference();
+  for (const DType dtype : kWeightTypes) {
+    for (uint32_t i = 0; i < 24 / kSlowdown; ++i) {
+      const uint64_t seed = 100 + i;
+      Random random(seed);
+      const uint32_t tokens = i < 4 ? 1 + i : random.between(1, 33);
+      const uint32_t n = i == 0 ? 1 : random.between(1, 150);
+      const uint32_t k = block_elements(dtype) == 1 ? random.between(1, 700) : 32 * random.between(1, 20);
+      const std::vector<std::byte> data = random_weight(dtype, n, k, random);
+      HostMatrix x(tokens, k, 5), out(tokens, n, 3), expected(tokens, n);
+      x.fill(random);
+      std::vector<float> bias(n);
+      for (float& value : bias) value = random.normal();
+      const auto run = [&](ops::Backend& backend, ops::Matrix to) {
+        reserve(backend, tokens);
+        const std::unique_ptr<ops::Weight> weight = prepare(backend, {data.data(), dtype, n, k});
+        const ops::Product product{weight.get(), to, i % 2 == 0 ? bias.data() : nullptr};
+        backend.matmul({x.view(), {&product, 1}});
+        EXPECT_TRUE(backend.finish());
+      };
+      run(*backend_, out.view());
+      run(*reference, expected.view());
+      EXPECT_TRUE(near(out.values(), expected.values(), tolerance_for(dtype, k), seed,
+                       fmt::format("{} [{}, {}] x {}", to_string(dtype), n, k, tokens)));
+      EXPECT_TRUE(out.is_padding_untouched());
+    }
+  }
+}
+
+TEST_P(Matmul, SeveralWeightsReadTheSameX) {
+  Random random(7);
+  const std::unique_ptr<ops::Backend> reference = create_reference();
+  const uint32_t tokens = 9, k = 192;
+  HostMatrix x(tokens, k);
+  x.fill(random);
+  std::vector<std::vector<std::byte>> data;
+  std::vector<HostMatrix> got, expected;
+  for (const DType dtype : kWeightTypes) {
+    data.push_back(random_weight(dtype, 40, k, random));
+    got.emplace_back(tokens, 40);
+    expected.emplace_back(tokens, 40);
+  }
+  const auto run = [&](ops::Backend& backend, std::vector<HostMatrix>& outs) {
+    reserve(backend, tokens);
+    std::vector<std::unique_ptr<ops::Weight>> weights;
+    std::vector<ops::Product> products;
+    for (size_t i = 0; i < data.size(); ++i) {
+      weights.push_back(prepare(backend, {data[i].data(), kWeightTypes[i], 40, k}));
+      products.push_back({weights.back().get(), outs[i].view()});
+    }
+    backend.matmul({x.view(), products});
+    EXPECT_TRUE(backend.finish());
+  };
+  run(*backend_, got);
+  run(*reference, expected);
+  for (size_t i = 0; i < data.size(); ++i) {
+    EXPECT_TRUE(
+        near(got[i].values(), expected[i].values(), tolerance_for(kWeightTypes[i], k), 7, to_string(kWeightTypes[i])));
+  }
+}
+
+// The promise behind answers that do not depend on batch mates: one summation order for every number of rows.
+TEST_P(Matmul, ARowHasTheSameBitsInEveryBatch) {
+  for (const DType dtype : kWeightTypes) {
+    Random random(8);
+    const uint32_t tokens = 33, n = 67, k = 320;
+    const std::vector<std::byte> data = random_weight(dtype, n, k, random);
+    reserve(*backend_, tokens);
+    const std::unique_ptr<ops::Weight> weight = prepare(*backend_, {data.data(), dtype, n, k});
+    HostMatrix x(tokens, k), whole(tokens, n);
+    x.fill(random);
+    const auto run = [&](ops::Matrix from, ops::Matrix to) {
+      const ops::Product product{weight.get(), to};
+      backend_->matmul({from, {&product, 1}});
+      EXPECT_TRUE(backend_->finish());
+    };
+    run(x.view(), whole.view());
+    for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 8u, 16u, 32u}) {
+      HostMatrix parts(tokens, n);
+      for (uint32_t begin = 0; begin < tokens; begin += rows) {
+        const uint32_t count = std::min(rows, tokens - begin);
+        run(x.rows(begin, count), parts.rows(begin, count));
+      }
+      EXPECT_TRUE(same_bits(parts.values(), whole.values(), 8, fmt::format("{}, {} rows", to_string(dtype), rows)));
+    }
+  }
+}
+
+TEST_P(Matmul, AWeightOfPartialBlocksIsRefused) {
+  const std::vector<std::byte> data(1000);
+  const Result<std::unique_ptr<ops::Weight>> weight = backend_->prepare({data.data(), DType::kQ8_0, 4, 33});
+  ASSERT_FALSE(weight);
+  EXPECT_EQ(weight.status().code(), ErrorCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, Matmul, ::testing::ValuesIn(all_targets()), target_name);
+
+}  // namespace
+}  // namespace headwater::testing

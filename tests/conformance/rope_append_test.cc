@@ -1,0 +1,166 @@
+// rope_append: the rotated queries in place, and what reached the pool, read back through attention itself.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "conformance/matrices.h"
+#include "conformance/random_plan.h"
+#include "conformance/targets.h"
+#include "ops/ops.h"
+#include "support/compare.h"
+
+namespace headwater::testing {
+namespace {
+
+struct RopeCase {
+  ops::RopeStyle style;
+  uint32_t dims;
+  uint32_t head_dim;
+  uint32_t page_size;
+  DType dtype;
+  uint32_t tokens;
+};
+
+constexpr uint32_t kKvHeads = 2, kGroup = 3;
+
+// Tokens far apart in position, each in a slot of a page of its own.
+class RopeStep {
+ public:
+  RopeStep(const RopeCase& rope, uint64_t seed) : case_(rope), random_(seed) {
+    for (uint32_t i = 0; i < rope.dims / 2; ++i) {
+      frequencies_.push_back(static_cast<float>(std::pow(10000.0, -2.0 * i / rope.dims)));
+    }
+    const uint32_t columns = (kGroup + 2) * kKvHeads * rope.head_dim;
+    qkv_ = HostMatrix(rope.tokens, columns).fill(random_);
+    for (uint32_t t = 0; t < rope.tokens; ++t) {
+      positions_.push_back(t == 0 ? 0 : random_.below(8192));
+      slots_.push_back(random_.below(rope.page_size));
+    }
+  }
+
+  // q, k and v are slices of one fused projection.
+  ops::Matrix slice(uint32_t first_head, uint32_t heads) {
+    ops::Matrix all = qkv_.view();
+    return {all.data + uint64_t{first_head} * case_.head_dim, all.rows, heads * case_.head_dim, all.stride};
+  }
+  ops::KvShape shape() const {
+    return {2, kKvHeads, case_.head_dim, case_.head_dim, case_.page_size, case_.tokens, case_.dtype};
+  }
+
+  void run(ops::Backend& backend) {
+    const ops::StepLimits limits{case_.tokens, case_.tokens, 4, case_.page_size, 1};
+    ASSERT_TRUE(backend.reserve_scratch(limits, shape(), kKvHeads * kGroup, 32));
+    Result<std::unique_ptr<ops::KvPool>> pool = backend.create_kv_pool(shape());
+    ASSERT_TRUE(pool) << pool.status().message();
+    pool_ = std::move(pool).value();
+    Result<ops::StepBlock> block = ops::StepBlock::create(limits);
+    block->layout(case_.tokens, case_.tokens, 0, 0);
+    for (uint32_t t = 0; t < case_.tokens; ++t) {
+      block->token_ids()[t] = 0;
+      block->positions()[t] = positions_[t];
+      block->append_pages()[t] = case_.tokens - 1 - t;
+      block->append_slots()[t] = slots_[t];
+    }
+    const Result<ops::DeviceBatch> batch = backend.begin_step(*block);
+    const HostMatrix before = qkv_;
+    backend.rope_append({slice(0, kKvHeads * kGroup),
+                         slice(kKvHeads * kGroup, kKvHeads),
+                         slice(kKvHeads * (kGroup + 1), kKvHeads),
+                         &*batch,
+                         {case_.style, case_.dims, frequencies_.data()},
+                         pool_.get(),
+                         1});
+    ASSERT_TRUE(backend.finish());
+    const uint32_t q_columns = kKvHeads * kGroup * case_.head_dim, columns = (kGroup + 2) * kKvHeads * case_.head_dim;
+    const std::vector<float> old_values = before.values(), new_values = qkv_.values();
+    for (size_t i = 0; i < old_values.size(); ++i) {
+      const bool is_query = i % columns < q_columns;
+      ASSERT_TRUE(is_query || new_values[i] == old_values[i]) << "k and v are left as they were";
+    }
+    read_back(backend);
+  }
+
+  // With a window of one key a row's output is the value of its own slot, and with a unit vector as its query its lse2
+  // is one element of the key.
+  void read_back(ops::Backend& backend) {
+    std::vector<uint32_t> indptr{0}, lengths;
+    std::vector<PageId> pages;
+    for (uint32_t t = 0; t < case_.tokens; ++t) {
+      pages.push_back(case_.tokens - 1 - t);
+      lengths.push_back(slots_[t] + 1);
+      indptr.push_back(t + 1);
+    }
+    const attention::PageTable table{case_.page_size, indptr, pages, lengths, indptr, {}};
+    std::vector<uint32_t> order(case_.tokens);
+    std::iota(order.begin(), order.end(), 0u);
+    PlanBuilder builder(table, order, case_.page_size, 1);
+    for (uint32_t t = 0; t < case_.tokens; ++t) builder.add_item(t, 1, 0, lengths[t], attention::kDirect);
+    Result<ops::StepBlock> block = ops::StepBlock::create({case_.tokens, case_.tokens, 4, case_.page_size, 1});
+    block->layout(case_.tokens, case_.tokens, 0, case_.tokens);
+    std::copy(pages.begin(), pages.end(), block->page_ids().begin());
+    block->set_plan(builder.plan());
+    const Result<ops::DeviceBatch> batch = backend.begin_step(*block);
+    const uint32_t width = case_.head_dim;
+    keys.assign(uint64_t{case_.tokens} * kKvHeads * width, 0);
+    for (uint32_t d = 0; d < width; ++d) {
+      HostMatrix q(case_.tokens, kKvHeads * width), out(case_.tokens, kKvHeads * width);
+      std::fill_n(q.view().data, uint64_t{case_.tokens} * kKvHeads * width, 0.0f);
+      for (uint32_t row = 0; row < case_.tokens * kKvHeads; ++row) q.view().data[row * width + d] = 1;
+      std::vector<float> lse2(case_.tokens * kKvHeads);
+      const ops::AttentionParams params{q.view(), out.view(), lse2.data(), &*batch, pool_.get(), 1, kKvHeads, {}};
+      backend.attend(params);
+      backend.merge(params);
+      ASSERT_TRUE(backend.finish());
+      for (size_t row = 0; row < lse2.size(); ++row) keys[row * width + d] = lse2[row] * std::numbers::ln2_v<float>;
+      values = out.values();
+    }
+  }
+
+  std::vector<float> queries() {
+    std::vector<float> rows;
+    const ops::Matrix q = slice(0, kKvHeads * kGroup);
+    for (uint32_t t = 0; t < q.rows; ++t) rows.insert(rows.end(), q.row(t), q.row(t) + q.columns);
+    return rows;
+  }
+
+  std::vector<float> keys, values;  // [T, kv_heads, head_dim] as the pool holds them
+
+ private:
+  RopeCase case_;
+  Random random_;
+  HostMatrix qkv_{0, 0};
+  std::vector<float> frequencies_;
+  std::vector<uint32_t> positions_, slots_;
+  std::unique_ptr<ops::KvPool> pool_;
+};
+
+class RopeAppend : public TargetTest {};
+
+TEST_P(RopeAppend, RotatesAndAppendsAsTheReferenceDoes) {
+  using ops::RopeStyle;
+  const std::unique_ptr<ops::Backend> reference = create_reference();
+  uint64_t seed = 0;
+  for (const RopeCase& rope : {RopeCase{RopeStyle::kAdjacentPairs, 64, 64, 16, DType::kF32, 9},
+                               {RopeStyle::kHalves, 64, 64, 32, DType::kF16, 33},
+                               {RopeStyle::kAdjacentPairs, 32, 80, 16, DType::kBF16, 5},
+                               {RopeStyle::kHalves, 48, 96, 64, DType::kF32, 4},
+                               {RopeStyle::kAdjacentPairs, 112, 112, 16, DType::kF16, 1},
+                               {RopeStyle::kHalves, 128, 128, 128, DType::kBF16, 3},
+                               {RopeStyle::kHalves, 2, 256, 16, DType::kF32, 2},
+                               {RopeStyle::kAdjacentPairs, 0, 64, 16, DType::kBF16, 6}}) {
+    const std::string what = fmt::format("{} of {} dimensions, {}", rope.dims, rope.head_dim, to_string(rope.dtype));
+    RopeStep got(rope, ++seed), expected(rope, seed);
+    got.run(*backend_);
+    expected.run(*reference);
+    EXPECT_TRUE(near(got.queries(), expected.queries(), tolerance_for(DType::kF32, 1), seed, what + ", q"));
+    EXPECT_TRUE(near(got.keys, expected.keys, tolerance_for(rope.dtype, 1), seed, what + ", k"));
+    EXPECT_TRUE(near(got.values, expected.values, tolerance_for(rope.dtype, 1), seed, what + ", v"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, RopeAppend, ::testing::ValuesIn(targets_beside_the_reference()), target_name);
+
+}  // namespace
+}  // namespace headwater::testing

@@ -1,0 +1,87 @@
+// The rows of the conformance suite: every back end of the registry, the cpu back end once for each of its targets.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/registry/registry.h"
+
+namespace headwater::testing {
+
+struct Target {
+  std::string backend;
+  std::string cpu_target;
+
+  std::string name() const { return cpu_target.empty() ? backend : backend + "_" + cpu_target; }
+  Result<std::unique_ptr<ops::Backend>> create(uint32_t threads = 2) const {
+    return backend::create_backend(backend, {threads, cpu_target});
+  }
+};
+
+inline void PrintTo(const Target& target, std::ostream* out) {
+  *out << target.name();
+}
+
+// What the registry lists, whether or not it runs here.
+inline std::vector<Target> listed_targets() {
+  std::vector<Target> targets;
+  for (const backend::BackendRow& row : backend::backends()) {
+    if (row.name == "cpu") {
+      for (const char* target : {"scalar", "avx2", "avx512", "avx512_bf16"}) targets.push_back({"cpu", target});
+    } else {
+      targets.push_back({std::string(row.name), ""});
+    }
+  }
+  return targets;
+}
+
+// Left out only where create() says that this machine or build lacks what the target needs. Another error keeps the
+// row, and its tests fail. Targets.TheReferenceAndACpuTargetRunHere fails when no cpu target is left.
+inline std::vector<Target> all_targets() {
+  std::vector<Target> targets = listed_targets();
+  std::erase_if(targets, [](const Target& target) {
+    const Result<std::unique_ptr<ops::Backend>> created = target.create(1);
+    return !created && created.status().code() == ErrorCode::kUnsupported;
+  });
+  return targets;
+}
+
+// Held against the reference: all but itself.
+inline std::vector<Target> targets_beside_the_reference() {
+  std::vector<Target> targets = all_targets();
+  std::erase_if(targets, [](const Target& target) { return target.backend == "reference"; });
+  return targets;
+}
+
+inline std::string target_name(const ::testing::TestParamInfo<Target>& info) {
+  return info.param.name();
+}
+
+class TargetTest : public ::testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<ops::Backend>> created = GetParam().create();
+    ASSERT_TRUE(created) << created.status().message();
+    backend_ = std::move(created).value();
+  }
+  bool is_reference() const { return GetParam().backend == "reference"; }
+
+  std::unique_ptr<ops::Backend> backend_;
+};
+
+inline std::unique_ptr<ops::Backend> create_reference() {
+  Result<std::unique_ptr<ops::Backend>> created = backend::create_backend("reference", {.threads = 1});
+  check(created.is_ok(), "the reference back end always works");
+  return std::move(created).value();
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr uint32_t kSlowdown = 4;  // fewer cases where a sanitizer makes each one slow
+#else
+inline constexpr uint32_t kSlowdown = 1;
+#endif
+
+}  // namespace headwater::testing
