@@ -188,6 +188,23 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
   c->callback([o, &run] { run = [o] { return bench_attention(*o); }; });
 }
 
+Status bench_plan(const bench::PlanBenchOptions& options, const std::string& path) {
+  Output output;
+  HEADWATER_RETURN_IF_ERROR(output.open(path));
+  return bench::run_plan_bench(options, output.json == nullptr ? std::cout : *output.json);
+}
+
+void add_bench_plan(CLI::App& bench, std::function<Status()>& run) {
+  auto options = std::make_shared<bench::PlanBenchOptions>();
+  auto path = std::make_shared<std::string>();
+  CLI::App* c = bench.add_subcommand("plan", "what planning a step costs on the host, from scratch and incrementally");
+  c->add_option("--reps", options->repeats, "plans of each kind and case")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  c->add_option("--json", *path, "JSON lines to this file; - for stdout (the default)");
+  c->callback([options, path, &run] { run = [options, path] { return bench_plan(*options, *path); }; });
+}
+
 void add_bench_compare(CLI::App& bench, std::function<Status()>& run) {
   auto o = std::make_shared<bench::CompareOptions>();
   CLI::App* c = bench.add_subcommand("compare", "two JSON files of bench attention: the ratio of each cell and arm");
@@ -203,6 +220,7 @@ void add_bench(CLI::App& app, std::function<Status()>& run) {
   CLI::App* bench = app.add_subcommand("bench", "measurements that check what they measure");
   bench->require_subcommand(1);
   add_bench_attention(*bench, run);
+  add_bench_plan(*bench, run);
   add_bench_compare(*bench, run);
 }
 

@@ -29,7 +29,7 @@ void DemoArmReport::add_step(const attention::Outcome& outcome, int64_t step_ns,
   ++steps;
   nanoseconds += step_ns;
   ++steps_by_path[static_cast<size_t>(outcome.path)];
-  if (outcome.nodes > best.nodes || (outcome.nodes == best.nodes && outcome.members > best.members)) best = outcome;
+  if (outcome.groups > best.groups || (outcome.groups == best.groups && outcome.members > best.members)) best = outcome;
   if (!steady) return;
   ++steady_steps;
   steady_nanoseconds += step_ns;
@@ -97,8 +97,8 @@ void print_report(const Runtime& runtime, const DemoReport& report, const std::v
       fmt::format("{:.1f}", per_step(off.steady_bytes_read, off.steady_steps) * mib));
   row("seconds, prompts included", fmt::format("{:.1f}", static_cast<double>(on.nanoseconds) / 1e9),
       fmt::format("{:.1f}", static_cast<double>(off.nanoseconds) / 1e9));
-  row("groups, depth", fmt::format("{}, {}", on.best.nodes, on.best.depth),
-      fmt::format("{}, {}", off.best.nodes, off.best.depth));
+  row("groups, depth", fmt::format("{}, {}", on.best.groups, on.best.depth),
+      fmt::format("{}, {}", off.best.groups, off.best.depth));
   row("members of the largest group", std::to_string(on.best.members), std::to_string(off.best.members));
   row("pages attended once", std::to_string(on.best.shared_pages), std::to_string(off.best.shared_pages));
   row("steps flat / shared / mixed",
@@ -125,7 +125,7 @@ Status write_report(const DemoReport& report, const std::string& path) {
       {"kv_bytes_read_per_step",
        {{"actual", per_step(report.shared.steady_bytes_read, report.shared.steady_steps) * report.layers},
         {"flat", per_step(report.shared.steady_bytes_flat, report.shared.steady_steps) * report.layers}}},
-      {"groups", report.shared.best.nodes},
+      {"groups", report.shared.best.groups},
       {"depth", report.shared.best.depth},
       {"members", report.shared.best.members},
       {"tokens", report.shared.tokens},
@@ -144,10 +144,10 @@ Status verdict(const DemoReport& report) {
   if (report.flat.steps_by_path[flat_path] != report.flat.steps) {
     return error(ErrorCode::kInternal, "the arm 'off' took a shared path");
   }
-  if (report.shared.best.nodes < 2 || report.shared.best.depth < 2 || report.shared.best.members < 16) {
+  if (report.shared.best.groups < 2 || report.shared.best.depth < 2 || report.shared.best.members < 16) {
     return error(ErrorCode::kInternal,
                  "the arm 'auto' shared {} groups, depth {}, {} members; expected 2, 2, 16 (reason: {})",
-                 report.shared.best.nodes, report.shared.best.depth, report.shared.best.members,
+                 report.shared.best.groups, report.shared.best.depth, report.shared.best.members,
                  attention::to_string(report.shared.last_steady.reason()));
   }
   if (report.shared.steady_steps == 0 || report.flat.steady_steps == 0) {

@@ -188,6 +188,8 @@ Result<PromptRequest> parse_prompt_line(std::string_view line, size_t line_numbe
   Status status = read_sampling(fields, runtime.model->shape().vocabulary, prompt);
   if (status) {
     auto ids = read_prompt(fields, runtime);
+    if (ids && ids->empty())
+      ids = error(ErrorCode::kInvalidArgument, "the prompt is empty; it needs at least one token");
     if (ids) {
       prompt.request.prompt = std::move(*ids);
       return prompt;

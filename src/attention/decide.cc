@@ -136,12 +136,12 @@ void Decider::describe(const PrefixForest& forest, Outcome& outcome) {
     }
     const bool outermost = anchor_[n] == kNone;
     chain_[n] = outermost ? 1 : chain_[anchor_[n]] + 1;
-    ++outcome.nodes;
+    ++outcome.groups;
     outcome.depth = std::max(outcome.depth, chain_[n]);
     outcome.shared_pages += (node.key_end - begin) / rules_.page_size();
     outcome.tokens_saved += uint64_t{node.key_end - begin} * (node.member_count - 1);
     if (!outermost) continue;
-    ++outcome.groups;
+    ++outcome.roots;
     outcome.members = std::max(outcome.members, node.member_count);
     outcome.members_total += node.member_count;
   }

@@ -67,7 +67,7 @@ bool Planner::Impl::share(const Balance& flat, Balance& shared, Outcome& outcome
     }
   }
   decider.describe(forest, outcome);
-  return outcome.nodes > 0;
+  return outcome.groups > 0;
 }
 
 void Planner::Impl::arrange(const PageTable& table) {

@@ -138,8 +138,8 @@ const char* to_string(NotShared reason);
 
 struct Outcome {
   Path path = Path::kFlat;
-  uint32_t groups = 0;         // outermost shared nodes attended once
-  uint32_t nodes = 0;          // all nodes attended once
+  uint32_t groups = 0;         // shared nodes attended once, nested ones too
+  uint32_t roots = 0;          // of those, the outermost ones
   uint32_t depth = 0;          // longest chain of attended nodes
   uint32_t members = 0;        // sequences of the largest group
   uint32_t members_total = 0;  // sequences in any group

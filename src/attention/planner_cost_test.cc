@@ -149,9 +149,9 @@ TEST(PlannerCost, TheChoiceIsTheCheapestOfAll) {
     ASSERT_TRUE(plan);
     const Outcome& outcome = (*plan)->outcome;
     ASSERT_NEAR(outcome.predicted_ns, search.minimum(), 1e-9 * outcome.predicted_ns) << "seed " << seed;
-    shared += outcome.nodes > 0;
+    shared += outcome.groups > 0;
     nested += outcome.depth > 1;
-    partly += outcome.nodes > 0 && outcome.nodes < search.inner();
+    partly += outcome.groups > 0 && outcome.groups < search.inner();
   }
   EXPECT_GT(shared, 500u);
   EXPECT_GT(nested, 50u);
@@ -168,7 +168,7 @@ TEST(PlannerCost, ARootIsPushedIntoTwoSharedChildren) {
   ASSERT_TRUE(planner);
   const Outcome& outcome = (*planner->plan(storage.view()))->outcome;
   EXPECT_EQ(outcome.path, Path::kShared);
-  EXPECT_EQ(outcome.groups, 2u);
+  EXPECT_EQ(outcome.roots, 2u);
   EXPECT_EQ(outcome.depth, 1u);
   EXPECT_EQ(outcome.shared_pages, 2u * 17);
   EXPECT_EQ(outcome.not_shared[static_cast<size_t>(NotShared::kBelowCost)], 1u);

@@ -63,7 +63,7 @@ TEST(PlannerCoverage, EveryVisibleKeyIsReadOnceByEachTokenInThousandsOfForests) 
     uint64_t keys = 0;
     for (const WorkItem& item : (*plan)->items) keys += item.key_count;
     ASSERT_EQ(outcome.bytes_read, 3 * keys) << "seed " << seed;
-    ASSERT_EQ(outcome.path == Path::kFlat, outcome.nodes == 0) << "seed " << seed;
+    ASSERT_EQ(outcome.path == Path::kFlat, outcome.groups == 0) << "seed " << seed;
     if (c.settings.sharing == Sharing::kOff) {
       ASSERT_EQ(outcome.path, Path::kFlat) << "seed " << seed;
       ASSERT_EQ(outcome.bytes_read, outcome.bytes_flat) << "seed " << seed;

@@ -64,8 +64,8 @@ TEST(Planner, ASharedPromptIsReadOnceForAllMembers) {
       plan_of(make_tree({.nodes = {1, 8}, .tokens = {1024, 40}}), 32, {}, kReadBound, {.kv_bytes_token = 10});
   const Outcome& outcome = planned.outcome;
   EXPECT_EQ(outcome.path, Path::kShared);
+  EXPECT_EQ(outcome.roots, 1u);
   EXPECT_EQ(outcome.groups, 1u);
-  EXPECT_EQ(outcome.nodes, 1u);
   EXPECT_EQ(outcome.depth, 1u);
   EXPECT_EQ(outcome.members, 8u);
   EXPECT_EQ(outcome.members_total, 8u);
@@ -113,7 +113,7 @@ TEST(Planner, GroupsFollowTheTableWhenMembersLeave) {
   const Planned after = plan_of(joined(outsider, second), 32, {});
   EXPECT_EQ(after.outcome.path, Path::kMixed);
   EXPECT_EQ(after.outcome.members, 7u);
-  EXPECT_EQ(after.outcome.groups, 1u);
+  EXPECT_EQ(after.outcome.roots, 1u);
 }
 
 TEST(Planner, ASharedRunStopsWhereAMemberIsStillComputing) {
@@ -142,7 +142,7 @@ TEST(Planner, TwoPromptsInOneStepAreTwoGroupsAndAnOutsiderSwitchesNeitherOff) {
   const auto b = make_tree({.nodes = {1, 18}, .tokens = {512, 40}, .first_page = 100000});
   const Planned both = plan_of(joined(a, b), 32, {});
   EXPECT_EQ(both.outcome.path, Path::kShared);
-  EXPECT_EQ(both.outcome.groups, 2u);
+  EXPECT_EQ(both.outcome.roots, 2u);
   EXPECT_EQ(both.outcome.members, 32u);
   EXPECT_EQ(both.outcome.members_total, 50u);
   auto mixed = joined(a, make_tree({.nodes = {1}, .tokens = {300}, .first_page = 900000}));
@@ -150,7 +150,7 @@ TEST(Planner, TwoPromptsInOneStepAreTwoGroupsAndAnOutsiderSwitchesNeitherOff) {
   mixed = joined(mixed, b);
   const Planned with_outsider = plan_of(mixed, 32, {});
   EXPECT_EQ(with_outsider.outcome.path, Path::kMixed);
-  EXPECT_EQ(with_outsider.outcome.groups, 2u);
+  EXPECT_EQ(with_outsider.outcome.roots, 2u);
   EXPECT_EQ(with_outsider.outcome.members_total, 50u);
 }
 
@@ -229,8 +229,8 @@ std::vector<SequencePages> nested_batch() {
 TEST(Planner, NestedPrefixesAreNestedNodes) {
   const Planned planned = plan_of(nested_batch(), 32, {.sharing = Sharing::kAlways, .cut = 32});
   EXPECT_EQ(planned.outcome.path, Path::kMixed);
-  EXPECT_EQ(planned.outcome.groups, 1u);
-  EXPECT_EQ(planned.outcome.nodes, 5u);  // prompt, three tenants, the sampled conversation
+  EXPECT_EQ(planned.outcome.roots, 1u);
+  EXPECT_EQ(planned.outcome.groups, 5u);  // prompt, three tenants, the sampled conversation
   EXPECT_EQ(planned.outcome.depth, 3u);
   EXPECT_EQ(planned.outcome.members, 18u);
   EXPECT_EQ(planned.outcome.shared_pages, 40u + 7 + 8 + 9 + 3);
@@ -246,11 +246,11 @@ TEST(Planner, AChainDeeperThanTheAncestorsConsideredIsStillPlanned) {
     sequences.push_back(sequence);
   }
   const Planned always = plan_of(sequences, 32, {.sharing = Sharing::kAlways, .cut = 32});
-  EXPECT_EQ(always.outcome.nodes, 24u);
+  EXPECT_EQ(always.outcome.groups, 24u);
   EXPECT_EQ(always.outcome.depth, 24u);
   const Planned chosen = plan_of(sequences, 32, {.cut = 32}, {.item = 1000, .rows_tile = 64, .key_tile = 1, .row = 1});
-  EXPECT_GT(chosen.outcome.nodes, 0u);
-  EXPECT_LT(chosen.outcome.nodes, 24u);
+  EXPECT_GT(chosen.outcome.groups, 0u);
+  EXPECT_LT(chosen.outcome.groups, 24u);
 }
 
 TEST(Planner, OffPushesEverythingDownAndChangesNothingElse) {

@@ -33,7 +33,7 @@ expect "inspect a cut file" 1 "headwater:" "$program" inspect "$work/cut.gguf"
 expect "inspect a text file" 1 "headwater:" "$program" inspect README.md
 
 kv=(--kv-cache-memory 100M)
-expect "generate" 0 "Paris" "$program" generate "${kv[@]}" -n 24 "What is the capital of France?"
+expect "generate" 0 "River" "$program" generate "${kv[@]}" -n 8 --raw "The river that runs through the old town is called"
 expect "generate through the twin of a flag" 2 "HEADWATER_SHARED_PREFIX|sometimes" env HEADWATER_SHARED_PREFIX=sometimes "$program" generate hi
 expect "generate with a bad size" 2 "lots" "$program" generate --kv-cache-memory lots hi
 expect "generate with an unknown back end" 2 "tpu" "$program" generate --backend tpu hi

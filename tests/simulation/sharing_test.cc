@@ -53,7 +53,7 @@ TEST(EngineSharing, ForkedChoicesShareThePromptsPagesAndThePlannerGroupsExactlyT
   }
   const attention::Outcome& outcome = test.engine->last_outcome();
   EXPECT_EQ(outcome.path, attention::Path::kShared);
-  EXPECT_EQ(outcome.groups, 1u);
+  EXPECT_EQ(outcome.roots, 1u);
   EXPECT_EQ(outcome.members, 3u);
   EXPECT_EQ(outcome.shared_pages, 3u);
   EXPECT_EQ(outcome.tokens_saved, 12u * 2);
@@ -74,7 +74,7 @@ TEST(EngineSharing, RequestsBehindOnePromptTakeTheSharedPath) {
   test.steps(6);
   const attention::Outcome& outcome = test.engine->last_outcome();
   EXPECT_EQ(outcome.path, attention::Path::kMixed) << "the stranger shares nothing";
-  EXPECT_EQ(outcome.groups, 1u);
+  EXPECT_EQ(outcome.roots, 1u);
   EXPECT_EQ(outcome.members, 3u);
   EXPECT_EQ(outcome.shared_pages, 4u);
   const kv::PagedCache& cache = test.engine->cache();
@@ -100,8 +100,8 @@ TEST(EngineSharing, FindsNestedGroups) {
       test.submit(make_request(joined(preamble, random_tokens(3, 20 + 2 * tenant + i)), 20));
   }
   test.steps(8);
-  EXPECT_EQ(test.engine->last_outcome().groups, 1u);
-  EXPECT_EQ(test.engine->last_outcome().nodes, 3u);
+  EXPECT_EQ(test.engine->last_outcome().roots, 1u);
+  EXPECT_EQ(test.engine->last_outcome().groups, 3u);
   EXPECT_EQ(test.engine->last_outcome().depth, 2u);
   test.run();
   EXPECT_GT(test.engine->metrics().nested_group_steps.value(), 0u);
