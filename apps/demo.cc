@@ -114,7 +114,8 @@ Status demo(const DemoOptions& options) {
                                return timed;
                              }));
   HEADWATER_ASSIGN_OR_RETURN(const auto prompts, demo_requests(runtime, options.tokens));
-  const ops::Peaks peaks = runtime.backend->measure_peaks();
+  const ops::Peaks peaks =
+      runtime.backend->measure_peaks(runtime.model->shape().q_heads / runtime.model->shape().kv_heads);
   constexpr uint64_t kPoolTokens = 16384;
   HEADWATER_ASSIGN_OR_RETURN(Arm shared,
                              create_arm(runtime, *timer, attention::Sharing::kAuto, kPoolTokens, options.inject_fault));

@@ -69,10 +69,11 @@ DemoReport make_report(const Runtime& runtime, const ops::Peaks& peaks, const De
     const ops::KvShape kv = shape.kv_shape(kv::kPageSizeDefault, 0, DType::kBF16);
     const attention::Outcome& outcome = shared.last_steady;
     const double keys = static_cast<double>(outcome.bytes_flat) / static_cast<double>(kv.bytes_token_layer());
-    const auto bound = [&](uint64_t bytes_read) {
-      return bench::attention_bound_s({keys, outcome.bytes_unique, bytes_read}, kv, shape.q_heads, peaks);
+    const auto bound = [&](const bench::AttentionWork& work) {
+      return bench::attention_bound_s(work, kv, shape.q_heads, peaks);
     };
-    report.bound_ratio = bound(outcome.bytes_flat) / bound(outcome.bytes_read);
+    report.bound_ratio =
+        bound(bench::flat_work(outcome, keys)) / bound(bench::planned_work(outcome, keys, kv.page_size, 1));
   }
   return report;
 }

@@ -158,7 +158,7 @@ class CellBench {
   }
 
   double bound_us(const Arm& arm, const ops::Peaks& peaks) const {
-    const AttentionWork work{work_.token_keys(), arm.outcome.bytes_unique, arm.outcome.bytes_read};
+    const AttentionWork work = planned_work(arm.outcome, work_.token_keys(), work_.cell.page, work_.cell.q_len);
     return attention_bound_s(work, work_.kv_shape(), work_.cell.q_heads, peaks) * 1e6;
   }
   const std::vector<Arm>& arms() const { return arms_; }
@@ -278,7 +278,8 @@ Status run_cell(ops::Backend& backend, const AttentionBenchOptions& options, con
 Status run_attention_bench(ops::Backend& backend, const AttentionBenchOptions& options, std::ostream* table,
                            std::ostream* out) {
   const double begin = seconds_now();
-  const ops::Peaks peaks = backend.measure_peaks();
+  const uint32_t group = options.cells.empty() ? 1 : options.cells[0].q_heads / options.cells[0].kv_heads;
+  const ops::Peaks peaks = backend.measure_peaks(group);
   const uint64_t pool_bytes_max = options.pool_bytes_max > 0 ? options.pool_bytes_max : memory_available_bytes() / 2;
   if (table != nullptr) {
     *table << fmt::format(

@@ -67,7 +67,7 @@ class TimedBackend final : public ops::Backend {
   Result<std::span<const ops::Sampled>> collect() override { return backend_->collect(); }
   Status finish() override { return backend_->finish(); }
   uint64_t take_kv_bytes_read() override { return backend_->take_kv_bytes_read(); }
-  ops::Peaks measure_peaks() override { return backend_->measure_peaks(); }
+  ops::Peaks measure_peaks(uint32_t group) override { return backend_->measure_peaks(group); }
 
  private:
   template <typename F>

@@ -10,7 +10,8 @@ namespace headwater::bench {
 namespace {
 
 std::span<const PageId> pages_of(const Workload& work, uint32_t sequence) {
-  return std::span(work.page_ids).subspan(work.page_indptr[sequence], work.page_indptr[sequence + 1] - work.page_indptr[sequence]);
+  return std::span(work.page_ids)
+      .subspan(work.page_indptr[sequence], work.page_indptr[sequence + 1] - work.page_indptr[sequence]);
 }
 
 TEST(Workload, SequencesShareExactlyTheFullPagesOfTheirPrefix) {
@@ -52,7 +53,8 @@ TEST(Workload, CountsVisibleKeysPerQueryToken) {
 }
 
 TEST(Grids, EveryNameGivesCellsWithUniqueNames) {
-  for (const char* name : {"seed", "wide", "blog", "relay", "hydragen", "trees", "fork", "small-models", "none", "spec", "odd"}) {
+  for (const char* name :
+       {"seed", "wide", "blog", "relay", "hydragen", "trees", "fork", "small-models", "none", "spec", "odd"}) {
     for (const bool cpu : {true, false}) {
       const auto cells = grid_cells(name, cpu);
       ASSERT_TRUE(cells) << name;

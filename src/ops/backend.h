@@ -29,8 +29,9 @@ struct Matrix {
   float* row(uint64_t index) const { return data + index * stride; }
 };
 
-// Weights as the model file holds them: `rows` output features, each a row of `columns` inputs in `dtype` (blocks along the
-// row). Host memory, usually the mapped file; must outlive every Weight prepared from it unless the back end copies.
+// Weights as the model file holds them: `rows` output features, each a row of `columns` inputs in `dtype` (blocks along
+// the row). Host memory, usually the mapped file; must outlive every Weight prepared from it unless the back end
+// copies.
 struct WeightView {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -66,7 +67,7 @@ struct AddNormParams {
   Matrix delta;         // [T, columns] or data == nullptr
   const float* weight;  // [columns]
   float epsilon;
-  Matrix out;           // [T, columns]; may not alias residual
+  Matrix out;  // [T, columns]; may not alias residual
 };
 
 // out = x * transpose(weight) (+ bias). Several weights may read the same x: it is quantised once for all of them.
@@ -81,11 +82,15 @@ struct MatmulParams {
   std::span<const Product> products;
 };
 
-enum class RopeStyle : uint8_t { kAdjacentPairs, kHalves };  // llama GGUF: adjacent pairs; neox: element i with i + dim / 2
+enum class RopeStyle : uint8_t {
+  kAdjacentPairs,
+  kHalves
+};  // llama GGUF: adjacent pairs; neox: element i with i + dim / 2
 struct Rope {
   RopeStyle style = RopeStyle::kAdjacentPairs;
-  uint32_t dims = 0;                    // rotated dimensions of a head, even, <= head_dim
-  const float* inverse_frequencies;     // [dims / 2]; angle = position * inverse_frequencies[i]. Host memory on every back end
+  uint32_t dims = 0;  // rotated dimensions of a head, even, <= head_dim
+  const float*
+      inverse_frequencies;  // [dims / 2]; angle = position * inverse_frequencies[i]. Host memory on every back end
 };
 
 // Rotates q and k by their positions and writes k and v of each token into its page slot, in one pass.
@@ -101,19 +106,20 @@ struct RopeAppendParams {
 
 // The fields of attention that differ between models (not between steps). The window is in the plan.
 struct AttentionVariant {
-  float scale = 1.0f;            // scores = scale * q.k
-  float softcap = 0.0f;          // > 0: scores = softcap * tanh(scores / softcap)
-  const float* sinks = nullptr;  // [q_heads] learned logits (natural units, not scaled) or null; one per row in the denominator
+  float scale = 1.0f;    // scores = scale * q.k
+  float softcap = 0.0f;  // > 0: scores = softcap * tanh(scores / softcap)
+  const float* sinks =
+      nullptr;  // [q_heads] learned logits (natural units, not scaled) or null; one per row in the denominator
 };
 
 struct AttentionParams {
-  Matrix q;                   // [T, q_heads * head_dim] in batch order
-  Matrix out;                 // [T, q_heads * v_head_dim] in batch order
-  float* lse2 = nullptr;      // [T, q_heads] merged lse2 in batch order, or null
-  const DeviceBatch* batch;   // plan, page ids
+  Matrix q;                  // [T, q_heads * head_dim] in batch order
+  Matrix out;                // [T, q_heads * v_head_dim] in batch order
+  float* lse2 = nullptr;     // [T, q_heads] merged lse2 in batch order, or null
+  const DeviceBatch* batch;  // plan, page ids
   const KvPool* pool;
   uint32_t layer;
-  uint32_t q_heads;           // a multiple of the pool's kv_heads; query head h reads KV head h / (q_heads / kv_heads)
+  uint32_t q_heads;  // a multiple of the pool's kv_heads; query head h reads KV head h / (q_heads / kv_heads)
   AttentionVariant variant;
 };
 
@@ -130,28 +136,30 @@ struct GatherRowsParams {
 };
 
 struct SampleParams {
-  Matrix logits;  // [L, vocabulary]
+  Matrix logits;                    // [L, vocabulary]
   std::span<const SampleRow> rows;  // [L]; host memory, read before sample() returns
 };
 
 struct BackendInfo {
-  std::string name;    // "reference", "cpu"
-  std::string target;  // "scalar", "avx2", "avx512", "avx512_bf16", ...
-  uint32_t workers;    // threads or SMs
+  std::string name;             // "reference", "cpu"
+  std::string target;           // "scalar", "avx2", "avx512", "avx512_bf16", ...
+  uint32_t workers;             // threads or SMs
   uint32_t page_size_multiple;  // page sizes it takes: multiples of this
   bool invariant;               // sharing-invariant bits
 };
 
 struct BackendConfig {
   uint32_t threads = 0;    // 0: the cores this process may run on
-  std::string cpu_target;  // "": the best the processor has; or scalar, avx2, avx512, avx512_bf16
+  std::string cpu_target;  // "": the best the processor has; or scalar, avx2, avx512, avx512_bf16, avx512_amx
 };
 
 // What the device reached in a short measurement, all workers together. Zeros: not measured.
 struct Peaks {
-  double multiply_adds_per_s = 0;  // of the instruction that attention uses
-  double cache_bytes_per_s = 0;    // reading what fits a worker's private cache
-  double memory_bytes_per_s = 0;   // reading far more than fits
+  double multiply_adds_per_s = 0;       // of attention's dot products, full row tiles, data at hand
+  double multiply_adds_flat_per_s = 0;  // the same with the rows of one flat decode item
+  double weights_per_s = 0;             // softmax weights: 2^x, sum, store
+  double cache_bytes_per_s = 0;         // reading what fits a worker's private cache
+  double memory_bytes_per_s = 0;        // reading far more than fits
 };
 
 class Backend {
@@ -165,7 +173,8 @@ class Backend {
   virtual Result<std::unique_ptr<Weight>> prepare(const WeightView& view) = 0;
   virtual Result<Matrix> allocate(uint32_t rows, uint32_t columns) = 0;  // freed with the back end; stride = columns
   // Scratch for steps up to these limits; called once before the first step and again when limits grow.
-  virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads, uint32_t vocabulary) = 0;
+  virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads,
+                                 uint32_t vocabulary) = 0;
 
   // A step. copy_pages comes before any write of the step.
   virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
@@ -174,19 +183,21 @@ class Backend {
   virtual void add_norm(const AddNormParams& params) = 0;
   virtual void matmul(const MatmulParams& params) = 0;
   virtual void rope_append(const RopeAppendParams& params) = 0;
-  virtual void attend(const AttentionParams& params) = 0;  // writes partials to the back end's scratch, kDirect rows to out
-  virtual void merge(const AttentionParams& params) = 0;   // folds partials in table order into out (and lse2); empty rows -> 0
+  virtual void attend(
+      const AttentionParams& params) = 0;  // writes partials to the back end's scratch, kDirect rows to out
+  virtual void merge(
+      const AttentionParams& params) = 0;  // folds partials in table order into out (and lse2); empty rows -> 0
   virtual void silu_mul(const SiluMulParams& params) = 0;
   virtual void gather_rows(const GatherRowsParams& params) = 0;
-  virtual void sample(const SampleParams& params) = 0;                      // enqueues
-  virtual Result<std::span<const Sampled>> collect() = 0;                   // waits for sample(); [L]
-  virtual Status finish() = 0;                                              // waits for everything enqueued
+  virtual void sample(const SampleParams& params) = 0;     // enqueues
+  virtual Result<std::span<const Sampled>> collect() = 0;  // waits for sample(); [L]
+  virtual Status finish() = 0;                             // waits for everything enqueued
 
   // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
   virtual uint64_t take_kv_bytes_read() = 0;
 
-  // Measures for about a third of a second; for benches, never during a step.
-  virtual Peaks measure_peaks() { return {}; }
+  // Measures for about a third of a second; for benches, never during a step. group: query heads per KV head.
+  virtual Peaks measure_peaks(uint32_t /*group*/) { return {}; }
 };
 
 }  // namespace headwater::ops

@@ -34,9 +34,11 @@ TEST(Memory, ResidentIsTheFileOnceTheKvPoolAndLittleElse) {
 
   const uint64_t file = loaded->file->file_bytes();
   const uint64_t pages_used = real->engine->cache().counters().pages_allocated;
-  fmt::print("resident MiB: start {}, with weights {}, with engine {}, after a request {}; file {}, KV pool {}, {} pages used\n",
-             at_start / kMiB, with_weights / kMiB, with_engine / kMiB, at_end / kMiB, file / kMiB,
-             real->engine->config().kv_bytes / kMiB, pages_used);
+  fmt::print(
+      "resident MiB: start {}, with weights {}, with engine {}, after a request {}; file {}, KV pool {}, {} pages "
+      "used\n",
+      at_start / kMiB, with_weights / kMiB, with_engine / kMiB, at_end / kMiB, file / kMiB,
+      real->engine->config().kv_bytes / kMiB, pages_used);
   EXPECT_LE(at_end, file * 12 / 10 + real->engine->config().kv_bytes + 150 * kMiB);
 }
 

@@ -60,7 +60,8 @@ TEST_F(RealRequests, BehindOneLongPromptAttendItOnceAStep) {
   EXPECT_LT(actual, flat / 2);
   EXPECT_GT(actual, 0u);
   EXPECT_GE(metrics.prefix_cache_hits.value(), uint64_t{kRequests - 1} * kPrefix);
-  RecordProperty("kv_bytes_actual_of_flat", fmt::format("{:.3f}", static_cast<double>(actual) / static_cast<double>(flat)));
+  RecordProperty("kv_bytes_actual_of_flat",
+                 fmt::format("{:.3f}", static_cast<double>(actual) / static_cast<double>(flat)));
 }
 
 TEST_F(RealRequests, TakeTheFlatPathWhereSharingIsOff) {

@@ -102,17 +102,19 @@ Tally compare(const GoldenFile& golden, std::span<const GoldenPrompt> prompts, c
   }
   EXPECT_GE(tally.cosine_mean(), demand.cosine_mean_min);
   EXPECT_LE(tally.rms(), demand.rms_max);
-  fmt::print("{}: {} positions, {} decided; cosine {:.7f} mean, {:.7f} least; rms {:.2g}; largest error of the best {:.2g}\n",
-             target.name(), tally.positions, tally.decided, tally.cosine_mean(), tally.cosine_least, tally.rms(),
-             tally.top_error_most);
+  fmt::print(
+      "{}: {} positions, {} decided; cosine {:.7f} mean, {:.7f} least; rms {:.2g}; largest error of the best {:.2g}\n",
+      target.name(), tally.positions, tally.decided, tally.cosine_mean(), tally.cosine_least, tally.rms(),
+      tally.top_error_most);
   return tally;
 }
 
 // The reference sums in double and keeps activations, keys and values in f32.
 constexpr Demand kReference{DType::kF32, 0.99999, 0.999999, 1e-3, 2e-3, 0.01};
-// The cpu back end rounds activations to 8 bits before each product, and keys and values to bf16. llama.cpp, which does the
-// first, is 0.23 (root mean square) and 1.4 (largest) away from the same data: allowed is half as much again. Logits of
-// this size (a root mean square of 6) then have a mean cosine of 0.999 and single positions of small logits less.
+// The cpu back end rounds activations to 8 bits before each product, and keys and values to bf16. llama.cpp, which does
+// the first, is 0.23 (root mean square) and 1.4 (largest) away from the same data: allowed is half as much again.
+// Logits of this size (a root mean square of 6) then have a mean cosine of 0.999 and single positions of small logits
+// less.
 constexpr Demand kCpu{DType::kBF16, 0.97, 0.9985, 0.35, 2.5, 0.3};
 
 class ModelGolden : public ::testing::Test {

@@ -109,9 +109,9 @@ TEST(LlamaFamily, NamesAWrongShapeAndTheRightOne) {
 }
 
 TEST(LlamaFamily, NamesAMissingKey) {
-  for (const char* key : {"general.architecture", "llama.block_count", "llama.embedding_length",
-                          "llama.feed_forward_length", "llama.context_length", "llama.attention.head_count",
-                          "llama.attention.layer_norm_rms_epsilon"}) {
+  for (const char* key :
+       {"general.architecture", "llama.block_count", "llama.embedding_length", "llama.feed_forward_length",
+        "llama.context_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"}) {
     TinyModel model = tiny();
     model.metadata.erase(key);
     const Status status = load(model);

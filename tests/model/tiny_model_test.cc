@@ -1,4 +1,5 @@
-// Every weight type from the file to the logits: tiny models through load_model() on the reference and on each cpu target.
+// Every weight type from the file to the logits: tiny models through load_model() on the reference and on each cpu
+// target.
 #include <gtest/gtest.h>
 
 #include "conformance/targets.h"
@@ -27,10 +28,9 @@ Result<std::vector<float>> logits_of(std::span<const std::byte> image, ops::Back
   HEADWATER_ASSIGN_OR_RETURN(const auto model, model::load_model(file, backend));
   HEADWATER_ASSIGN_OR_RETURN(ModelDriver driver, ModelDriver::create(*model, backend, {kTokens, chunk, kv_dtype}));
   std::vector<float> all;
-  HEADWATER_RETURN_IF_ERROR(driver.run(random_tokens(model->shape().vocabulary), 0,
-                                       [&](uint32_t, std::span<const float> logits) {
-                                         all.insert(all.end(), logits.begin(), logits.end());
-                                       }));
+  HEADWATER_RETURN_IF_ERROR(driver.run(
+      random_tokens(model->shape().vocabulary), 0,
+      [&](uint32_t, std::span<const float> logits) { all.insert(all.end(), logits.begin(), logits.end()); }));
   return all;
 }
 
@@ -48,8 +48,9 @@ const Case kCases[] = {
     {DType::kQ4_1, {.layers = 3, .embedding = 96, .kv_heads = 1, .head_dim = 32}},
 };
 
-// Logits have a deviation near 1. With f32 weights and f32 keys and values only the order of sums differs; weights of 16
-// bits may take one operand in bf16; quantised ones round activations to 8 bits in each of the 14 products on the way.
+// Logits have a deviation near 1. With f32 weights and f32 keys and values only the order of sums differs; weights of
+// 16 bits may take one operand in bf16; quantised ones round activations to 8 bits in each of the 14 products on the
+// way.
 Tolerance logits_tolerance(DType weights) {
   switch (weights) {
     case DType::kF32:

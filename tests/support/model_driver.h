@@ -29,11 +29,11 @@ class ModelDriver {
     const uint32_t pages = (settings.tokens_max + kPageSize - 1) / kPageSize;
     const ops::StepLimits limits{1, settings.chunk, pages, kPageSize, settings.chunk};
     const ops::KvShape kv = shape.kv_shape(kPageSize, pages, settings.kv_dtype);
-    HEADWATER_ASSIGN_OR_RETURN(auto planner,
-                               attention::Planner::create(limits.plan_limits(), {}, backend.cost_model(kv, shape.q_heads),
-                                                          {.workers = backend.info().workers,
-                                                           .kv_heads = shape.kv_heads,
-                                                           .group = shape.q_heads / shape.kv_heads}));
+    HEADWATER_ASSIGN_OR_RETURN(
+        auto planner,
+        attention::Planner::create(
+            limits.plan_limits(), {}, backend.cost_model(kv, shape.q_heads),
+            {.workers = backend.info().workers, .kv_heads = shape.kv_heads, .group = shape.q_heads / shape.kv_heads}));
     HEADWATER_ASSIGN_OR_RETURN(auto block, ops::StepBlock::create(limits));
     HEADWATER_ASSIGN_OR_RETURN(auto decoder, model.create_decoder());
     HEADWATER_RETURN_IF_ERROR(decoder->prepare(limits, kv));

@@ -1,5 +1,5 @@
-// Random llama models of a few thousand weights, as GGUF images in memory. A test may change tensors and metadata before
-// it takes the image.
+// Random llama models of a few thousand weights, as GGUF images in memory. A test may change tensors and metadata
+// before it takes the image.
 #pragma once
 
 #include <cmath>

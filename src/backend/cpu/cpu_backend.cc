@@ -7,6 +7,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/kv_pages.h"
 #include "backend/cpu/packed_weight.h"
+#include "backend/cpu/peaks.h"
 #include "backend/cpu/products.h"
 #include "backend/cpu/rowwise.h"
 #include "backend/cpu/targets.h"
@@ -18,7 +19,8 @@ namespace {
 class CpuBackend final : public ops::Backend {
  public:
   CpuBackend(Target target, std::unique_ptr<ThreadPool> pool)
-      : pool_(std::move(pool)),
+      : target_(target),
+        pool_(std::move(pool)),
         products_(step_kernels(target), *pool_),
         rowwise_(step_kernels(target), *pool_),
         attention_(target, *pool_),
@@ -28,6 +30,8 @@ class CpuBackend final : public ops::Backend {
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
     return attention_.cost_model(shape, q_heads);
   }
+
+  ops::Peaks measure_peaks(uint32_t group) override { return cpu::measure_peaks(target_, *pool_, group); }
 
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
     return CpuKvPool::create(shape);
@@ -56,6 +60,7 @@ class CpuBackend final : public ops::Backend {
   uint64_t take_kv_bytes_read() override { return attention_.take_kv_bytes_read(); }
 
  private:
+  const Target target_;
   std::unique_ptr<ThreadPool> pool_;
   Products products_;
   Rowwise rowwise_;

@@ -1,0 +1,41 @@
+// The primitives of attention on data in L1, and plain reading: what the bound of a measurement is made of.
+#pragma once
+
+#include "backend/cpu/attention-inl.h"
+#include "backend/cpu/peaks.h"
+
+namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
+
+// bf16 products of `rows` rows with kPeakKeys keys of kPeakWidth elements, `repeats` times.
+template <template <typename> class Bf16Dots = VectorDots>
+static inline void repeat_dots(const PeakBuffers& buffers, uint32_t rows, uint32_t repeats) {
+  using Dots = Bf16Dots<Bf16Elements>;
+  const auto* keys = reinterpret_cast<const uint16_t*>(buffers.keys);
+  const CutPages<uint16_t> pages{&keys, &keys, kPeakKeys, 0, kPeakKeys};
+  const auto* factors = reinterpret_cast<const typename Dots::Factor*>(buffers.factors);
+  const uint32_t tile_rows = least(rows, Dots::kRows);
+  [[maybe_unused]] const typename Dots::Session session(tile_rows);
+  for (uint32_t i = 0; i < repeats; ++i) Dots::scores(pages, kPeakWidth, factors, tile_rows, buffers.scores, kPeakKeys);
+}
+
+// 2^x, rounding, sum and store of kPeakKeys scores, `repeats` times.
+static inline void repeat_weights(const PeakBuffers& buffers, uint32_t repeats) {
+  auto* weights = reinterpret_cast<typename Bf16Elements::Factor*>(buffers.factors);
+  for (uint32_t i = 0; i < repeats; ++i) {
+    float share = 0;
+    weigh_row<Bf16Elements>(buffers.scores, weights, {0, kPeakKeys}, 0, kPeakKeys, 0, share);
+    buffers.scores[0] = share;
+  }
+}
+
+// Reads bytes (a multiple of 256) once; the sum keeps the loads.
+static inline float read_all(const std::byte* data, uint64_t bytes) {
+  const auto* from = reinterpret_cast<const float*>(data);
+  F32 sums[4] = {zero(), zero(), zero(), zero()};
+  for (uint64_t i = 0; i < bytes / sizeof(float); i += 4 * kLanes) {
+    for (uint32_t v = 0; v < 4; ++v) sums[v] = max(sums[v], load(from + i + v * kLanes));
+  }
+  return reduce_max(max(max(sums[0], sums[1]), max(sums[2], sums[3])));
+}
+
+}  // namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE

@@ -1,0 +1,38 @@
+// What the processor reaches on the primitives of attention, measured on all workers at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/targets.h"
+#include "backend/cpu/thread_pool.h"
+#include "ops/backend.h"
+
+namespace headwater::backend::cpu {
+
+inline constexpr uint32_t kPeakKeys = 64;
+inline constexpr uint32_t kPeakWidth = 64;
+
+struct PeakBuffers {   // of one worker, all in L1
+  std::byte* keys;     // [kPeakWidth / 2][kPeakKeys][2] bf16
+  std::byte* factors;  // [kRowsTileMax][kPeakWidth], or [kPeakKeys] weights
+  float* scores;       // [kRowsTileMax][kPeakKeys]
+};
+
+struct PeakKernels {
+  uint32_t rows_tile;  // rows of a full pass
+  void (*dots)(const PeakBuffers& buffers, uint32_t rows, uint32_t repeats);
+  void (*weights)(const PeakBuffers& buffers, uint32_t repeats);
+  float (*read)(const std::byte* data, uint64_t bytes);
+};
+
+extern const PeakKernels kPeaksScalar;
+extern const PeakKernels kPeaksAvx2;
+extern const PeakKernels kPeaksAvx512;
+extern const PeakKernels kPeaksAvx512Bf16;
+extern const PeakKernels kPeaksAvx512Amx;
+
+// group: rows of a flat decode item for one KV head.
+ops::Peaks measure_peaks(Target target, ThreadPool& pool, uint32_t group);
+
+}  // namespace headwater::backend::cpu
