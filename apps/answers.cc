@@ -8,7 +8,7 @@ namespace headwater::apps {
 Status AnswerCollector::submit(const PromptRequest& prompt) {
   auto id = engine_.submit(prompt.request);
   if (!id) return error(id.status().code(), "prompt '{}': {}", prompt.id, id.status().message());
-  submitted_.push_back({*id, answers_.size()});
+  submitted_.push_back({*id, answers_.size(), prompt.request.sampling.want_logprobs});
   for (uint32_t choice = 0; choice < prompt.request.n; ++choice) {
     Answer& answer = answers_.emplace_back();
     answer.id = prompt.id;
@@ -41,7 +41,7 @@ void AnswerCollector::take(const engine::Emission& emission,
   std::string fresh, text;
   if (emission.token >= 0) {
     answer.token_ids.push_back(emission.token);
-    if (emission.top_count > 0 || emission.logprob != 0) {
+    if (owner->want_logprobs) {
       answer.logprobs.push_back({emission.logprob, {emission.top, emission.top + emission.top_count}});
     }
     if (!stopped_by_id) stream.detokenizer.append(emission.token, fresh);
@@ -63,11 +63,27 @@ void AnswerCollector::take(const engine::Emission& emission,
   }
 }
 
+namespace {
+
+Status step_once(engine::Engine& engine) {
+  return engine.step().status();
+}
+
+}  // namespace
+
 Result<std::vector<Answer>> run_to_end(const text::Tokenizer& tokenizer, engine::Engine& engine,
                                        std::span<const PromptRequest> prompts,
                                        const std::function<void(size_t, std::string_view)>& on_text) {
   AnswerCollector collector(tokenizer, engine);
-  for (const PromptRequest& prompt : prompts) HEADWATER_RETURN_IF_ERROR(collector.submit(prompt));
+  for (const PromptRequest& prompt : prompts) {
+    Status status = collector.submit(prompt);
+    while (status.code() == ErrorCode::kExhausted && !collector.done()) {  // the queue is full: make room
+      HEADWATER_RETURN_IF_ERROR(step_once(engine));
+      collector.collect(on_text);
+      status = collector.submit(prompt);
+    }
+    HEADWATER_RETURN_IF_ERROR(status);
+  }
   while (!collector.done()) {
     auto worked = engine.step();
     if (!worked) return worked.status();

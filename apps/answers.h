@@ -14,6 +14,7 @@ struct PromptRequest {
   std::string id;
   engine::Request request;
   std::vector<std::string> stops;
+  bool ignore_eos = false;  // the model's own end tokens do not end the answer
 };
 
 struct TokenLogprobs {
@@ -52,6 +53,7 @@ class AnswerCollector {
   struct Submitted {
     engine::RequestId request;
     size_t first_answer;
+    bool want_logprobs;
   };
   void take(const engine::Emission& emission, const std::function<void(size_t, std::string_view)>& on_text);
 

@@ -178,6 +178,8 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
   c->add_option("--max-seconds", o->bench.seconds_max, "of the whole run (0: no limit)");
   c->add_option("--shard", o->shard, "only part i of n, as 0/4");
   c->add_option("--gate", o->bench.gate, "fail when auto / off is above this in a cell");
+  c->add_flag("--expect-shared", o->bench.expect_shared,
+              "fail when auto is flat with >= 4 sequences behind >= 2,048 tokens");
   c->add_flag("--always", o->bench.always, "a third arm: every legal node shared");
   c->add_flag("--inject-fault", o->bench.inject_fault, "swap a page of the arm auto: must fail");
   c->add_flag("--mislabel", o->bench.mislabel, "run the arm off as always: must fail");
@@ -201,6 +203,7 @@ void add_bench_plan(CLI::App& bench, std::function<Status()>& run) {
   c->add_option("--reps", options->repeats, "plans of each kind and case")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  c->add_flag("--gate", options->gate, "fail when a case is over its budget");
   c->add_option("--json", *path, "JSON lines to this file; - for stdout (the default)");
   c->callback([options, path, &run] { run = [options, path] { return bench_plan(*options, *path); }; });
 }

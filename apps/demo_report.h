@@ -18,6 +18,7 @@ struct DemoArmReport {
   uint32_t steps = 0;
   std::array<uint32_t, 3> steps_by_path{};
   uint32_t steady_steps = 0;
+  uint32_t steady_nested_steps = 0;  // of them, with at least 2 groups, depth 2 and 16 members
   int64_t steady_nanoseconds = 0;
   int64_t steady_attention_nanoseconds = 0;
   uint64_t steady_bytes_read = 0, steady_bytes_flat = 0;  // one layer

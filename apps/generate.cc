@@ -62,6 +62,7 @@ Status generate(const GenerateOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options.runtime));
   HEADWATER_ASSIGN_OR_RETURN(std::vector<PromptRequest> prompts, read_prompts(options, runtime));
   for (PromptRequest& prompt : prompts) {
+    if (prompt.ignore_eos) continue;
     for (TokenId id : runtime.tokenizer->end_of_generation()) prompt.request.sampling.stop_ids.push_back(id);
   }
   HEADWATER_ASSIGN_OR_RETURN(EngineHandle handle, create_engine(runtime, config));

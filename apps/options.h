@@ -15,7 +15,6 @@ struct RuntimeOptions {
   std::string model;  // "": the default model
   std::string backend = "auto";
   uint32_t threads = 0;  // 0: the cores this process may use
-  uint64_t seed = 0;
   std::string log_level = "warn";
 };
 

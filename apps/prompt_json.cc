@@ -119,9 +119,9 @@ Status read_sampling(Fields& fields, uint32_t vocabulary, PromptRequest& prompt)
   fields.number("min_p", 0, 1, s.min_p, "0 to 1");
   fields.number("presence_penalty", -2, 2, s.presence_penalty, "-2 to 2");
   fields.number("frequency_penalty", -2, 2, s.frequency_penalty, "-2 to 2");
-  fields.number("repetition_penalty", 1e-6, 100, s.repetition_penalty, "above 0, at most 100");
+  fields.number("repetition_penalty", 0.01, 10, s.repetition_penalty, "0.01 to 10");
   fields.integer("seed", INT64_MIN, INT64_MAX, s.seed, "an integer");
-  fields.boolean("ignore_eos", s.ignore_stop_ids);
+  fields.boolean("ignore_eos", prompt.ignore_eos);
   fields.boolean("logprobs", s.want_logprobs);
   fields.integer("top_logprobs", 0, ops::kLogprobsMax, s.top_logprobs, "0 to 20");
   fields.integer("n", 1, 128, prompt.request.n, "1 to 128 choices");

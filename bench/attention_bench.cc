@@ -76,6 +76,11 @@ class CellBench {
     if (shared_off)
       return error(ErrorCode::kInternal, "{}: the arm 'off' took the path {}", work_.cell.name,
                    to_string(arms_[1].outcome.path));
+    if (options_.expect_shared && arms_[0].outcome.path == attention::Path::kFlat && work_.cell.batch() >= 4 &&
+        work_.cell.shared() >= 2048) {
+      return error(ErrorCode::kInternal, "{}: the arm 'auto' ran flat ({})", work_.cell.name,
+                   to_string(arms_[0].outcome.reason()));
+    }
     if (options_.always && arms_[2].outcome.path == attention::Path::kFlat && work_.cell.batch() > 1 &&
         work_.cell.tokens[0] >= arms_[2].planner.settings().cut) {
       return error(ErrorCode::kInternal, "{}: the arm 'always' ran flat ({})", work_.cell.name,

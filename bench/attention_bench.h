@@ -25,6 +25,7 @@ struct AttentionBenchOptions {
   double seconds_max = 0;       // of the whole run; 0: no limit. Cells not reached count as skipped
   uint64_t pool_bytes_max = 0;  // larger cells count as skipped; 0: half of the free memory
   double gate = 0;              // > 0: fail when a cell's ratio is above
+  bool expect_shared = false;   // auto must not be flat with at least 4 sequences behind at least 2,048 tokens
   bool always = false;          // a third arm with every legal node shared
   bool invariant = true;
   uint32_t shard = 0, shards = 1;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/statistics.h"
 #include "bench/workload.h"
 
 namespace headwater::bench {
@@ -65,12 +66,6 @@ struct GrowingTable {
   Workload workload;
   std::vector<uint64_t> versions;
 };
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 struct Measured {
   double us_scratch = 0;
@@ -141,7 +136,10 @@ Status run_plan_bench(const PlanBenchOptions& options, std::ostream& json) {
                    (c.us_incremental_max > 0 && measured.us_incremental > c.us_incremental_max);
   }
   json << fmt::format("{{\"summary\": true, \"cases\": {}, \"over_budget\": {}}}\n", cases, over_budget);
-  return Status();
+  if (options.gate && over_budget > 0) {
+    return error(ErrorCode::kInternal, "{} of {} cases are over their budget", over_budget, cases);
+  }
+  return {};
 }
 
 }  // namespace headwater::bench

@@ -10,6 +10,7 @@
 namespace headwater::bench {
 
 struct PlanBenchOptions {
+  bool gate = false;       // a case over its budget is an error
   uint32_t repeats = 200;  // measured plans a case and path, after as many / 10 for warming up
   attention::PlanSettings settings;
   attention::CostModel cost{.rows_tile = 16, .key_tile = 2};  // reads dominate, so that the cases share

@@ -11,7 +11,6 @@ namespace headwater::bench {
 
 enum class Kind : uint8_t { kEmbed, kNorm, kMatmul, kRopeAppend, kAttend, kMerge, kSiluMul, kGather, kSample, kCopy };
 inline constexpr size_t kKinds = 10;
-const char* to_string(Kind kind);
 
 class TimedBackend final : public ops::Backend {
  public:

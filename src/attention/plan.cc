@@ -55,7 +55,8 @@ bool Planner::Impl::share(const Balance& flat, Balance& shared, Outcome& outcome
     const bool drafted = cutter.draft(forest, decider, shared_drafts);
     if (drafted) shared = cutter.balance(shared_drafts);
     const bool fits = drafted && cutter.fits(shared);
-    if (rules.settings.sharing == Sharing::kAuto && fits && shared.makespan_ns >= flat.makespan_ns) {
+    if (rules.settings.sharing == Sharing::kAuto && fits &&
+        shared.makespan_ns >= (1 - rules.gain_min) * flat.makespan_ns) {
       decider.push_all(forest);  // cheaper in sum, but the workers would not finish sooner
     } else if (rules.settings.inject_failure || !fits) {
       Outcome rest;

@@ -77,6 +77,7 @@ struct CostModel {
   uint32_t rows_tile = 1;
   double key_tile = 1.5;  // arithmetic of one row tile on one key
   double row = 20;
+  double gain_min = 0;  // share of the flat makespan that sharing must save to be taken: the error of the figures above
   double partial = 60;  // one row's state written and merged
 };
 

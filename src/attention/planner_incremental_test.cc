@@ -175,6 +175,29 @@ TEST(PlannerIncrementalRule, ATailThatGrowsInsideItsLastCutIsPatchedAndOneThatLe
   }
 }
 
+TEST(PlannerIncrementalRule, PagesThatOthersTakeOverAreGroupedAnew) {
+  const auto before = testing::make_tree({.nodes = {1, 8}, .tokens = {512, 40}});
+  ASSERT_EQ(before[1].pages[16], 18u);
+  std::vector<SequencePages> after{before[0]};  // seven leave, and seven others take the pages of their tails
+  for (SequencePages sequence : testing::make_tree({.nodes = {1, 7}, .tokens = {512, 40}, .first_page = 18})) {
+    sequence.version += 100;
+    after.push_back(sequence);
+  }
+  const PlanSettings settings{.sharing = Sharing::kAlways, .cut = 32};
+  auto updated = Planner::create(testing::limits_for(before, 32), settings, {}, {});
+  auto fresh = Planner::create(testing::limits_for(before, 32), settings, {}, {});
+  ASSERT_TRUE(updated && fresh);
+  for (const bool is_before : {true, false, true, false}) {
+    const PageTableStorage storage(32, is_before ? before : after);
+    const PageTable table = storage.view();
+    const Plan& plan = **updated->plan(table);
+    expect_same(plan, **fresh->plan_from_scratch(table));
+    EXPECT_EQ(testing::PlanAudit(plan, table, *updated, DeviceShape{}.tokens_item_max).run(), "");
+    EXPECT_EQ(plan.outcome.members, is_before ? 8u : 7u);
+    EXPECT_EQ(plan.outcome.shared_pages, 16u);
+  }
+}
+
 TEST(PlannerIncrementalRule, VersionZeroPromisesNothing) {
   auto sequences = testing::make_tree({.nodes = {1, 4}, .tokens = {512, 40}});
   sequences[2].version = 0;

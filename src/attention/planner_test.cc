@@ -268,6 +268,21 @@ TEST(Planner, ASharedPageOfTwoMembersCostsMoreThanItSaves) {
   EXPECT_EQ(planned.outcome.reason(), NotShared::kBelowCost);
 }
 
+TEST(Planner, InnerNodesThatCostMoreThanTheySaveArePushedIntoTheirMembers) {
+  const auto sequences = make_tree({.nodes = {1, 4, 8}, .tokens = {1024, 32, 40}});  // pairs behind one page each
+  CostModel cost = kReadBound;
+  const Planned cheap = plan_of(sequences, 32, {.cut = 32}, cost);
+  EXPECT_EQ(cheap.outcome.groups, 5u);
+  EXPECT_EQ(cheap.outcome.depth, 2u);
+  cost.item = 5000;
+  const Planned dear = plan_of(sequences, 32, {.cut = 32}, cost);
+  EXPECT_EQ(dear.outcome.path, Path::kShared);
+  EXPECT_EQ(dear.outcome.groups, 1u);
+  EXPECT_EQ(dear.outcome.members, 8u);
+  EXPECT_EQ(dear.outcome.shared_pages, 32u);
+  EXPECT_EQ(dear.count(NotShared::kBelowCost), 4u);
+}
+
 TEST(Planner, MinimumPagesAndMembersAreSettings) {
   const auto sequences = make_tree({.nodes = {1, 3}, .tokens = {320, 40}});
   const Planned members = plan_of(sequences, 32, {.sharing = Sharing::kAlways, .cut = 32, .shared_members_min = 4});

@@ -30,6 +30,7 @@ struct Rules {
   // Keys. Shared runs and pieces end at multiples of it, and a tail costs what the tail rounded up to it costs, so that
   // a plan stays the same while a tail grows inside its last quantum. `cut` in invariant mode, else the page size.
   uint32_t quantum = 0;
+  double gain_min = 0;
 
   std::vector<Rates> rates_by_tokens;  // [tokens_item_max + 1]
 
@@ -39,6 +40,7 @@ struct Rules {
     rules.settings.cut = ceil_div(settings.cut, limits.page_size) * limits.page_size;
     rules.settings.shared_members_min = std::max(settings.shared_members_min, 2u);
     rules.device.tokens_item_max = std::min(device.tokens_item_max, limits.tokens_max);
+    rules.gain_min = cost.gain_min;
     rules.quantum = settings.invariant ? rules.settings.cut : limits.page_size;
     for (uint32_t tokens = 0; tokens <= rules.device.tokens_item_max; ++tokens) {
       const double rows = static_cast<double>(tokens) * device.group;

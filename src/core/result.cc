@@ -19,8 +19,6 @@ const char* to_string(ErrorCode code) {
       return "corrupt";
     case ErrorCode::kExhausted:
       return "exhausted";
-    case ErrorCode::kCancelled:
-      return "cancelled";
     case ErrorCode::kInternal:
       return "internal";
   }

@@ -22,7 +22,6 @@ enum class ErrorCode : uint8_t {
   kUnsupported,      // understood, but not done here
   kCorrupt,          // a file's content contradicts its format
   kExhausted,        // pages, slots, queue or memory are used up
-  kCancelled,
   kInternal,
 };
 
@@ -80,8 +79,8 @@ class [[nodiscard]] Result {
 }  // namespace headwater
 
 // Returns the error of a Status expression to the caller.
-#define HEADWATER_RETURN_IF_ERROR(expression)                    \
-  do {                                                           \
+#define HEADWATER_RETURN_IF_ERROR(expression)                                 \
+  do {                                                                        \
     if (::headwater::Status status_ = (expression); !status_) return status_; \
   } while (false)
 
@@ -89,7 +88,7 @@ class [[nodiscard]] Result {
 #define HEADWATER_CONCAT(a, b) HEADWATER_CONCAT_INNER(a, b)
 
 // HEADWATER_ASSIGN_OR_RETURN(auto file, GgufFile::open(path)): assigns the value or returns the error.
-#define HEADWATER_ASSIGN_OR_RETURN(declaration, expression)                        \
-  auto HEADWATER_CONCAT(result_, __LINE__) = (expression);                         \
+#define HEADWATER_ASSIGN_OR_RETURN(declaration, expression)                                      \
+  auto HEADWATER_CONCAT(result_, __LINE__) = (expression);                                       \
   if (!HEADWATER_CONCAT(result_, __LINE__)) return HEADWATER_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(HEADWATER_CONCAT(result_, __LINE__)).value()

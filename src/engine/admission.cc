@@ -92,22 +92,27 @@ void CoreEngine::start_running(Sequence& sequence) {
   running_.insert(std::ranges::upper_bound(running_, &sequence, goes_before), &sequence);
 }
 
+constexpr uint64_t kEmissionsDefault = 4096;  // of a request that waits to be polled
+
 void CoreEngine::first_admission(Sequence& sequence) {
   ActiveRequest& active = *sequence.request;
   const Request& request = active.ticket->request;
   const auto prompt_tokens = static_cast<uint32_t>(request.prompt.size());
   active.admitted = true;
+  active.admitted_ns = clock_.now_ns();
   active.cached_tokens = sequence.computed;
   const uint64_t emissions_all = uint64_t{request.sampling.tokens_max} * request.n;
   const uint32_t asked = sizing_.config.outbox_emissions_max;
   active.emissions_max =
-      static_cast<uint32_t>(asked == 0 ? emissions_all : std::clamp<uint64_t>(asked, request.n, emissions_all));
+      static_cast<uint32_t>(asked == 0 ? std::min(emissions_all, std::max<uint64_t>(kEmissionsDefault, request.n))
+                                       : std::clamp<uint64_t>(asked, request.n, emissions_all));
   outbox_.reserve(*active.ticket, active.emissions_max + request.n);  // and how each choice ended
   inbox_.leave(prompt_tokens);
   metrics_.prompt_tokens.add(prompt_tokens);
+  metrics_.request_prompt_tokens.observe(prompt_tokens);
   metrics_.prefix_cache_queries.add(prompt_tokens);
   metrics_.prefix_cache_hits.add(sequence.computed);
-  metrics_.queue_time.observe(1e-9 * static_cast<double>(clock_.now_ns() - active.ticket->submitted_ns));
+  metrics_.queue_time.observe(1e-9 * static_cast<double>(active.admitted_ns - active.ticket->submitted_ns));
 }
 
 }  // namespace headwater::engine

@@ -17,12 +17,19 @@ void CoreEngine::commit() {
 
 void CoreEngine::append_token(Sequence& sequence, const ops::Sampled& sampled) {
   const Ticket& ticket = *sequence.request->ticket;
+  if (sampled.error != ErrorCode::kOk) {
+    observe::logger().warn("request {}: no token can be chosen ({}); the choice ends", ticket.id,
+                           to_string(sampled.error));
+    return finish_without_token(sequence, FinishReason::kFailed);
+  }
   const SamplingParams& sampling = ticket.request.sampling;
   const bool is_first = sequence.generated().empty();
   const int64_t now_ns = clock_.now_ns();
   sequence.storage.push_back(sampled.token);
   metrics_.generation_tokens.add();
   if (is_first) {
+    sequence.first_token_ns = now_ns;
+    metrics_.prefill_time.observe(1e-9 * static_cast<double>(now_ns - sequence.request->admitted_ns));
     metrics_.time_to_first_token.observe(1e-9 * static_cast<double>(now_ns - ticket.submitted_ns));
   } else {
     metrics_.inter_token_latency.observe(1e-9 * static_cast<double>(now_ns - sequence.token_ns));

@@ -42,11 +42,12 @@ struct EngineConfig {
   uint64_t kv_bytes = 0;  // pool memory; 0: kKvShareDefault of the memory that is free now
   DType kv_dtype = DType::kBF16;
   bool prefix_cache = true;
-  uint32_t choices_max = 128;         // largest n
-  uint32_t outbox_emissions_max = 0;  // per request, at least its n; 0: tokens_max * n. Nothing is ever dropped: a
-                                      // request that is not polled pauses, and gives its pages up when others need them
+  uint32_t choices_max = 128;  // largest n
+  uint32_t outbox_emissions_max =
+      0;  // per request, at least its n; 0: tokens_max * n, at most 4,096. Nothing is ever dropped: a
+          // request that is not polled pauses, and gives its pages up when others need them
   attention::PlanSettings attention;
-  bool inject_page_fault = false;    // test: one sequence of every step reads a wrong page; its text must change
+  bool inject_page_fault = false;  // test: one sequence of every step reads a wrong page; its text must change
 };
 inline constexpr double kKvShareDefault = 0.25;
 

@@ -54,6 +54,12 @@ void CoreEngine::finish(Sequence& sequence, FinishReason reason, Emission emissi
   emission.finish = reason;
   entries_.push_back({request.ticket.get(), emission, request.choices_left == 0});
   metrics_.finished[static_cast<size_t>(reason)].add();
+  if (const size_t tokens = sequence.generated().size(); tokens > 0) {
+    const double decode_s = 1e-9 * static_cast<double>(sequence.token_ns - sequence.first_token_ns);
+    metrics_.request_generation_tokens.observe(static_cast<double>(tokens));
+    metrics_.decode_time.observe(decode_s);
+    if (tokens > 1) metrics_.time_per_output_token.observe(decode_s / static_cast<double>(tokens - 1));
+  }
   if (request.choices_left > 0) return;
   someone_finished_ = true;
   if (!request.admitted) inbox_.leave(static_cast<uint32_t>(request.ticket->request.prompt.size()));

@@ -11,6 +11,7 @@ void CoreEngine::report_outcome() {
   const auto path = static_cast<size_t>(outcome_.path);
   const uint64_t layers = sizing_.kv.layers;
   metrics_.steps.add();
+  metrics_.step_tokens.observe(block_.page_table().tokens());
   metrics_.attention_steps[path].add();
   metrics_.attention_launches[path].add(layers);
   for (size_t i = 0; i < attention::kNotSharedKinds; ++i) metrics_.attention_not_shared[i].add(outcome_.not_shared[i]);
@@ -28,10 +29,10 @@ void CoreEngine::report_outcome() {
   if (outcome_.path == attention::Path::kFlat) {
     const attention::NotShared reason = outcome_.reason();
     if (!logged_.first(3 + static_cast<uint32_t>(reason))) return;
-    spdlog::log(failed ? spdlog::level::warn : spdlog::level::info, "attention: flat ({}), {} sequences",
-                attention::to_string(reason), batch_.size());
+    observe::logger().log(failed ? spdlog::level::warn : spdlog::level::info, "attention: flat ({}), {} sequences",
+                          attention::to_string(reason), batch_.size());
   } else if (logged_.first(static_cast<uint32_t>(path))) {
-    spdlog::info(
+    observe::logger().info(
         "attention: {}, {} groups, depth {}, {} of {} sequences, {} pages attended once, {} tokens not read again",
         attention::to_string(outcome_.path), outcome_.groups, outcome_.depth, outcome_.members_total, batch_.size(),
         outcome_.shared_pages, outcome_.tokens_saved);

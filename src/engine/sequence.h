@@ -31,7 +31,8 @@ struct Sequence {
   uint32_t chunk = 0;             // tokens to compute in this step, from `computed` on
   bool blocked = false;           // its ring is nearly full: not scheduled until somebody polls
   bool waits_for_prefix = false;  // another sequence computes its next page right now
-  int64_t token_ns = 0;           // when its latest token was made
+  int64_t first_token_ns = 0;     // when its first token was made
+  int64_t token_ns = 0;           // and its latest
 
   std::span<const TokenId> tokens() const;
   std::span<const TokenId> prompt() const;
@@ -52,7 +53,8 @@ struct ActiveRequest {
   std::shared_ptr<Ticket> ticket;
   std::vector<Sequence> choices;  // [n], never moved
   uint32_t choices_left = 0;
-  bool admitted = false;       // one of its choices ran
+  bool admitted = false;  // one of its choices ran
+  int64_t admitted_ns = 0;
   uint32_t emissions_max = 0;  // of its ring, the ends of its choices aside; set at its first admission
   uint32_t cached_tokens = 0;  // prompt tokens that its first admission found in the prefix cache
 };

@@ -65,8 +65,8 @@ Status validate_sampling(const SamplingParams& sampling, uint32_t vocabulary) {
   if (!inside(sampling.temperature, 0, 2)) return out_of_range("temperature", sampling.temperature, "[0, 2]");
   if (!inside(sampling.top_p, 0, 1) || sampling.top_p == 0) return out_of_range("top_p", sampling.top_p, "(0, 1]");
   if (!inside(sampling.min_p, 0, 1)) return out_of_range("min_p", sampling.min_p, "[0, 1]");
-  if (!inside(sampling.repetition_penalty, 0, 10) || sampling.repetition_penalty == 0) {
-    return out_of_range("repetition_penalty", sampling.repetition_penalty, "(0, 10]");
+  if (!inside(sampling.repetition_penalty, 0.01f, 10)) {
+    return out_of_range("repetition_penalty", sampling.repetition_penalty, "[0.01, 10]");
   }
   if (!inside(sampling.frequency_penalty, -2, 2)) {
     return out_of_range("frequency_penalty", sampling.frequency_penalty, "[-2, 2]");

@@ -33,6 +33,10 @@ class Mapping {
     if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
   }
 
+  void drop_resident() const {
+    if (!bytes_.empty()) madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
+  }
+
   static Result<Mapping> create(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) return error(ErrorCode::kNotFound, "cannot open '{}': {}", path, std::strerror(errno));
@@ -236,6 +240,10 @@ uint64_t GgufFile::file_bytes() const {
 }
 uint32_t GgufFile::alignment() const {
   return impl_->contents.alignment;
+}
+
+void GgufFile::drop_resident() const {
+  impl_->mapping.drop_resident();
 }
 
 }  // namespace headwater::model

@@ -79,6 +79,8 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const;
   const GgufTensor* find(std::string_view name) const;  // nullptr when absent
   uint64_t file_bytes() const;
+  // The mapping's pages may leave this process's memory; they come back when read. After weights were repacked.
+  void drop_resident() const;
   uint32_t alignment() const;
 
  private:

@@ -20,7 +20,11 @@ class OncePerKind {
   std::atomic<uint64_t> seen_{0};
 };
 
-// Sends log lines to standard error with the program's pattern. level: trace, debug, info, warn, error, off.
+// The project's own logger: standard error, level warn until set_log_level(). A program that installs a default spdlog logger
+// named "headwater" replaces it.
+spdlog::logger& logger();
+
+// level: trace, debug, info, warn, error, off.
 bool set_log_level(const char* level);  // false when the name is unknown
 
 }  // namespace headwater::observe

@@ -93,7 +93,8 @@ struct Rope {
       inverse_frequencies;  // [dims / 2]; angle = position * inverse_frequencies[i]. Host memory on every back end
 };
 
-// Rotates q and k by their positions and writes k and v of each token into its page slot, in one pass.
+// Rotates q and k by their positions and writes k and v of each token into its page slot, in one pass. A token whose append
+// page is kNoPage (a padded row) is not written.
 struct RopeAppendParams {
   Matrix q;  // [T, q_heads * head_dim], rotated in place; may be a slice of a fused projection (stride > columns)
   Matrix k;  // [T, kv_heads * head_dim]; left as it was
@@ -176,7 +177,8 @@ class Backend {
   virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads,
                                  uint32_t vocabulary) = 0;
 
-  // A step. copy_pages comes before any write of the step.
+  // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the source
+  // of an earlier one.
   virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
   virtual void copy_pages(KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) = 0;
   virtual void embed(const EmbedParams& params) = 0;
@@ -189,9 +191,10 @@ class Backend {
       const AttentionParams& params) = 0;  // folds partials in table order into out (and lse2); empty rows -> 0
   virtual void silu_mul(const SiluMulParams& params) = 0;
   virtual void gather_rows(const GatherRowsParams& params) = 0;
-  virtual void sample(const SampleParams& params) = 0;     // enqueues
-  virtual Result<std::span<const Sampled>> collect() = 0;  // waits for sample(); [L]
-  virtual Status finish() = 0;                             // waits for everything enqueued
+  virtual void sample(const SampleParams& params) = 0;  // enqueues
+  // Waits for sample(); [L]. A row without a choosable token says so in its Sampled::error; its neighbours are untouched.
+  virtual Result<std::span<const Sampled>> collect() = 0;
+  virtual Status finish() = 0;  // waits for everything enqueued
 
   // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
   virtual uint64_t take_kv_bytes_read() = 0;

@@ -28,12 +28,12 @@ struct SampleRow {
   float frequency_penalty = 0.0f;   // over generated tokens
   float presence_penalty = 0.0f;
   uint64_t seed = 0;
-  uint32_t choice = 0;              // index of the choice of an n > 1 request
-  uint32_t position = 0;            // index of the token being generated, from 0
-  std::span<const LogitBias> bias;          // ids inside the vocabulary; may be empty
-  std::span<const TokenId> banned;          // never chosen (end tokens before min_tokens)
-  std::span<const TokenId> prompt;          // read only when repetition_penalty != 1
-  std::span<const TokenId> generated;       // read only when a penalty is set
+  uint32_t choice = 0;                 // index of the choice of an n > 1 request
+  uint32_t position = 0;               // index of the token being generated, from 0
+  std::span<const LogitBias> bias;     // ids inside the vocabulary; may be empty
+  std::span<const TokenId> banned;     // never chosen (end tokens before min_tokens)
+  std::span<const TokenId> prompt;     // read only when repetition_penalty != 1
+  std::span<const TokenId> generated;  // read only when a penalty is set
   bool want_logprob = false;
   uint32_t top_logprobs = 0;  // <= kLogprobsMax
 };
@@ -44,8 +44,9 @@ struct TokenLogprob {
 };
 
 struct Sampled {
-  TokenId token = -1;
-  float logprob = 0;           // of token, when wanted
+  TokenId token = -1;                // -1: no token could be chosen; then
+  ErrorCode error = ErrorCode::kOk;  // why: kInternal (NaN or +inf logits) or kInvalidArgument (every token is banned)
+  float logprob = 0;                 // of token, when wanted
   uint32_t top_count = 0;
   TokenLogprob top[kLogprobsMax];  // most likely first; equal ones by lower id
 };

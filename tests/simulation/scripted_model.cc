@@ -96,7 +96,7 @@ void ScriptedBackend::sample(const ops::SampleParams& params) {
   for (uint32_t i = 0; i < rows_ && status_; ++i) {
     Result<ops::Sampled> sampled =
         ops::sample_row({params.logits.row(i), params.logits.columns}, params.rows[i], scratch_);
-    sampled ? static_cast<void>(sampled_[i] = *sampled) : static_cast<void>(status_ = sampled.status());
+    sampled_[i] = sampled ? *sampled : ops::Sampled{.error = sampled.status().code()};
   }
 }
 

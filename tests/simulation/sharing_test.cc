@@ -19,7 +19,7 @@ class LogCapture {
  public:
   LogCapture() : before_(spdlog::default_logger()) {
     spdlog::set_default_logger(
-        std::make_shared<spdlog::logger>("capture", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines_)));
+        std::make_shared<spdlog::logger>("headwater", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines_)));
   }
   ~LogCapture() { spdlog::set_default_logger(before_); }
   size_t count(std::string_view text) const {

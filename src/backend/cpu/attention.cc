@@ -89,12 +89,14 @@ Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& sha
   check(q_heads % shape.kv_heads == 0, "query heads are a multiple of the KV heads");
   const uint64_t rows = uint64_t{kTokensBlock} * (q_heads / shape.kv_heads);
   const uint64_t cells = uint64_t{kRowsTileMax} * (kCutMax + kRowsTileMax);
-  const uint64_t q_bytes = (rows + kRowsTileMax) * shape.head_dim * kFactorBytesMax;
-  const uint64_t lse2_bytes = rows * sizeof(float);
+  const auto keep_largest = [](uint64_t& largest, uint64_t bytes) { return largest = std::max(largest, bytes); };
+  const uint64_t q_bytes = keep_largest(largest_.q, (rows + kRowsTileMax) * shape.head_dim * kFactorBytesMax);
+  const uint64_t lse2_bytes = keep_largest(largest_.lse2, rows * sizeof(float));
   const uint64_t scores_bytes = cells * sizeof(float);
   const uint64_t weights_bytes = cells * kFactorBytesMax;
-  const uint64_t sums_bytes = uint64_t{kRowsTileMax} * shape.v_head_dim * sizeof(float);
-  const uint64_t tail_bytes = uint64_t{shape.page_size} * shape.v_head_dim * block_bytes(shape.dtype);
+  const uint64_t sums_bytes = keep_largest(largest_.sums, uint64_t{kRowsTileMax} * shape.v_head_dim * sizeof(float));
+  const uint64_t tail_bytes =
+      keep_largest(largest_.tail, uint64_t{shape.page_size} * shape.v_head_dim * block_bytes(shape.dtype));
   for (Worker& worker : workers_) {
     HEADWATER_RETURN_IF_ERROR(
         grow(worker.memory, q_bytes + lse2_bytes + scores_bytes + weights_bytes + sums_bytes + tail_bytes));
@@ -224,6 +226,7 @@ attention::CostModel Attention::cost_model(const ops::KvShape& shape, uint32_t q
   const uint32_t group = q_heads / shape.kv_heads;
   const uint32_t passes = (group + pass.rows - 1) / pass.rows;
   attention::CostModel cost;
+  cost.gain_min = 0.04;
   cost.rows_tile = 1;
   cost.key_tile = width * (pass.key / pass.rows + pass.row);
   cost.key_repeat = width * (pass.key * passes + pass.row * group);

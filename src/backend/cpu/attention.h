@@ -36,6 +36,9 @@ class Attention {
     AttendScratch scratch{};
     Buffer memory;
   };
+  struct ScratchBytes {  // of one worker, the largest of every reserve()
+    uint64_t q = 0, lse2 = 0, sums = 0, tail = 0;
+  };
   // The angles of the last rope_append: the layers of a step share them.
   struct Angles {
     Buffer memory;  // [tokens][dims]
@@ -50,6 +53,7 @@ class Attention {
   const AttentionKernels& kernels_;
   ThreadPool& pool_;
   std::vector<Worker> workers_;
+  ScratchBytes largest_;
   Angles angles_;
   Buffer partial_values_;
   Buffer partial_lse2_;

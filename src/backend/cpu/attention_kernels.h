@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/ids.h"
+
 namespace headwater::backend::cpu {
 
 inline constexpr uint32_t kHeadDimMax = 256;  // of keys and of values

@@ -68,11 +68,11 @@ class CpuBackend final : public ops::Backend {
   ops::BackendInfo info_;
   std::vector<Buffer> matrices_;
   uint32_t tokens_max_ = 0;
+  uint32_t vocabulary_max_ = 0;
   uint64_t quantized_columns_max_ = 0;  // over the weights prepared so far
 
   std::vector<ops::SampleScratch> sample_scratch_;  // one a worker
   std::vector<ops::Sampled> sampled_;               // [logits_max]
-  std::vector<Status> sample_errors_;               // [logits_max]
   uint32_t sampled_rows_ = 0;
 };
 
@@ -96,13 +96,14 @@ Status CpuBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvS
   tokens_max_ = std::max(tokens_max_, limits.tokens_max);
   HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_));
   HEADWATER_RETURN_IF_ERROR(attention_.reserve(limits, shape, q_heads));
+  sampled_.resize(std::max<size_t>(sampled_.size(), limits.logits_max));
+  if (vocabulary <= vocabulary_max_) return {};
+  vocabulary_max_ = vocabulary;
   sample_scratch_.clear();
   for (uint32_t worker = 0; worker < pool_->size(); ++worker) {
     HEADWATER_ASSIGN_OR_RETURN(ops::SampleScratch scratch, ops::SampleScratch::create(vocabulary));
     sample_scratch_.push_back(std::move(scratch));
   }
-  sampled_.resize(limits.logits_max);
-  sample_errors_.resize(limits.logits_max);
   return {};
 }
 
@@ -113,17 +114,11 @@ void CpuBackend::sample(const ops::SampleParams& params) {
   pool_->run(sampled_rows_, [&](uint32_t row, uint32_t worker) {
     const std::span<const float> logits(params.logits.row(row), params.logits.columns);
     Result<ops::Sampled> sampled = ops::sample_row(logits, params.rows[row], sample_scratch_[worker]);
-    if (sampled) {
-      sampled_[row] = *sampled;
-      sample_errors_[row] = {};
-    } else {
-      sample_errors_[row] = sampled.status();
-    }
+    sampled_[row] = sampled ? *sampled : ops::Sampled{.error = sampled.status().code()};
   });
 }
 
 Result<std::span<const ops::Sampled>> CpuBackend::collect() {
-  for (uint32_t row = 0; row < sampled_rows_; ++row) HEADWATER_RETURN_IF_ERROR(sample_errors_[row]);
   return std::span<const ops::Sampled>(sampled_.data(), sampled_rows_);
 }
 

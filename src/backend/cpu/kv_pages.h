@@ -32,7 +32,7 @@ class CpuKvPool : public ops::KvPool {
     return memory_.data() + (uint64_t{layer} * shape().pages + page) * page_bytes();
   }
 
-  // Copies whole pages of all layers; from and to have equal lengths and no page in common.
+  // Copies whole pages of all layers, in the order listed; from and to have equal lengths.
   void copy_pages(std::span<const PageId> from, std::span<const PageId> to);
 
  private:

@@ -59,6 +59,7 @@ static inline void rope_append_token(const RopeAppendCall& call, uint32_t token)
   for (uint32_t head = 0; head < call.q_heads; ++head, q += call.pages.key_width) {
     rotate(q, q, call.angles + uint64_t{token} * call.dims, call.dims, call.adjacent);
   }
+  if (call.append_pages[token] == kNoPage) return;
   switch (call.pages.element) {
     case KvElement::kF32:
       return append_token<F32Elements>(call, token);

@@ -89,7 +89,9 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, ops::Backend& ba
   HEADWATER_ASSIGN_OR_RETURN(const Family* family, find_family(file));
   HEADWATER_ASSIGN_OR_RETURN(const ModelShape shape, read_shape(file));
   HEADWATER_RETURN_IF_ERROR(check_tensors(file, shape));
-  return family->load(file, shape, backend, progress);
+  auto model = family->load(file, shape, backend, progress);
+  file.drop_resident();
+  return model;
 }
 
 }  // namespace headwater::model
