@@ -60,10 +60,12 @@ class Arm {
     if (!worked) return worked.status();
     const int64_t took = clock_.now_ns() - begin;
     const size_t tokens_before = report_.tokens;
+    const uint64_t computed = handle_.engine->metrics().tokens_computed.value() - computed_before_;
+    computed_before_ += computed;
     collector_.collect(nullptr);
     report_.tokens = 0;
     for (const Answer& answer : collector_.answers()) report_.tokens += answer.token_ids.size();
-    const bool steady = report_.tokens - tokens_before == chats_;  // every chat decoded one token, nothing else ran
+    const bool steady = report_.tokens - tokens_before == chats_ && computed == chats_;
     report_.add_step(handle_.engine->last_outcome(), took, timer_.attention_nanoseconds() - attention_begin, steady);
     return {};
   }
@@ -79,6 +81,7 @@ class Arm {
   AnswerCollector collector_;
   SystemClock clock_;
   size_t chats_ = 0;
+  uint64_t computed_before_ = 0;
   DemoArmReport report_;
 };
 

@@ -45,10 +45,7 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
   return prompts;
 }
 
-Status write_answers(const std::vector<Answer>& answers, const std::string& path) {
-  std::ofstream file;
-  if (path != "-") file.open(path);
-  std::ostream& out = path == "-" ? std::cout : file;
+Status write_answers(const std::vector<Answer>& answers, std::ostream& out, const std::string& path) {
   for (const Answer& answer : answers) out << answer_line(answer) << '\n';
   out.flush();
   return out ? Status() : error(ErrorCode::kNotFound, "--json {}: cannot be written", path);
@@ -58,6 +55,9 @@ Status generate(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompts_file.empty()) {
     return error(ErrorCode::kInvalidArgument, "give either a prompt or --prompts-file; see headwater generate --help");
   }
+  std::ofstream file;
+  if (!options.json.empty() && options.json != "-") file.open(options.json);
+  if (!file) return error(ErrorCode::kNotFound, "--json {}: cannot be written", options.json);
   HEADWATER_ASSIGN_OR_RETURN(const engine::EngineConfig config, engine_config(options.engine));
   HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options.runtime));
   HEADWATER_ASSIGN_OR_RETURN(std::vector<PromptRequest> prompts, read_prompts(options, runtime));
@@ -74,7 +74,7 @@ Status generate(const GenerateOptions& options) {
   if (stream) on_text = show;
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<Answer> answers,
                              run_to_end(*runtime.tokenizer, *handle.engine, prompts, on_text));
-  if (!options.json.empty()) return write_answers(answers, options.json);
+  if (!options.json.empty()) return write_answers(answers, options.json == "-" ? std::cout : file, options.json);
   if (stream) {
     std::cout << '\n';
     return {};

@@ -1,8 +1,17 @@
 // headwater: wiring of the commands. What they do is in their own files.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 
 #include "apps/commands.h"
+
+// A message may quote a file or a prompt: what could steer a terminal is shown as '?'.
+static std::string printable(std::string message) {
+  for (char& c : message) {
+    if ((c >= 0 && c < ' ' && c != '\n') || c == 0x7f) c = '?';
+  }
+  return message;
+}
 
 int main(int argc, char** argv) {
   CLI::App app("headwater: LLM inference that attends a shared prefix once", "headwater");
@@ -16,8 +25,13 @@ int main(int argc, char** argv) {
   headwater::apps::add_inspect(app, run);
   headwater::apps::add_bench(app, run);
   CLI11_PARSE(app, argc, argv);
-  if (const headwater::Status status = run(); !status) {
-    std::fprintf(stderr, "headwater: %s\n", status.message().c_str());
+  headwater::Status status = run();
+  std::cout.flush();
+  if (status && (!std::cout || std::fflush(stdout) != 0)) {
+    status = {headwater::ErrorCode::kNotFound, "the output could not be written; is the disk full?"};
+  }
+  if (!status) {
+    std::fprintf(stderr, "headwater: %s\n", printable(status.message()).c_str());
     return status.code() == headwater::ErrorCode::kInvalidArgument ? 2 : 1;
   }
   return 0;

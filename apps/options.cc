@@ -69,8 +69,8 @@ Result<uint64_t> parse_bytes(const std::string& text) {
     if (("|" + std::string(names) + "|").find("|" + unit + "|") != std::string::npos) shift = bits;
   }
   if (status != std::errc() || shift < 0 || (shift > 0 && number >> (64 - shift) != 0)) {
-    return error(ErrorCode::kInvalidArgument, "'{}' is not a size; write bytes or a number with K, M or G, such as 2G",
-                 text);
+    return error(ErrorCode::kInvalidArgument,
+                 "'{}' is not a size; write bytes or a number with K, M, G or T, such as 2G", text);
   }
   return number << shift;
 }

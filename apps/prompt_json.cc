@@ -1,6 +1,7 @@
 #include "apps/prompt_json.h"
 
 #include <boost/json.hpp>
+#include <charconv>
 #include <cmath>
 
 namespace headwater::apps {
@@ -95,11 +96,11 @@ void read_bias(Fields& fields, uint32_t vocabulary, std::vector<ops::LogitBias>&
   if (value == nullptr) return;
   if (!value->is_object()) return fields.fail(wrong("logit_bias", *value, "an object of token id to bias"));
   for (const auto& [key, bias] : value->as_object()) {
-    char* end = nullptr;
     const std::string text(key);
-    const long id = std::strtol(text.c_str(), &end, 10);
-    if (text.empty() || *end != 0 || id < 0 || id >= static_cast<long>(vocabulary) || !bias.is_number() ||
-        std::abs(bias.to_number<double>()) > 100) {
+    int64_t id = -1;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (failed != std::errc() || end != text.data() + text.size() || id < 0 || id >= int64_t{vocabulary} ||
+        !bias.is_number() || std::abs(bias.to_number<double>()) > 100) {
       return fields.fail(error(ErrorCode::kInvalidArgument,
                                "\"logit_bias\" has {}: {}; expected ids from 0 to {} and biases from -100 to 100", text,
                                json::serialize(bias).substr(0, 40), vocabulary - 1));
@@ -110,8 +111,8 @@ void read_bias(Fields& fields, uint32_t vocabulary, std::vector<ops::LogitBias>&
 
 Status read_sampling(Fields& fields, uint32_t vocabulary, PromptRequest& prompt) {
   engine::SamplingParams& s = prompt.request.sampling;
-  fields.integer("max_tokens", 1, 1 << 24, s.tokens_max, "a number of tokens of at least 1");
-  fields.integer("min_tokens", 0, 1 << 24, s.tokens_min, "a number of tokens of at least 0");
+  fields.integer("max_tokens", 1, 1 << 24, s.tokens_max, "1 to 16777216 tokens");
+  fields.integer("min_tokens", 0, 1 << 24, s.tokens_min, "0 to 16777216 tokens");
   fields.number("temperature", 0, 2, s.temperature, "0 to 2");
   fields.integer("top_k", -1, 1 << 30, s.top_k, "a number of tokens; 0 or -1 for all");
   if (s.top_k == static_cast<uint32_t>(-1)) s.top_k = 0;
@@ -120,12 +121,12 @@ Status read_sampling(Fields& fields, uint32_t vocabulary, PromptRequest& prompt)
   fields.number("presence_penalty", -2, 2, s.presence_penalty, "-2 to 2");
   fields.number("frequency_penalty", -2, 2, s.frequency_penalty, "-2 to 2");
   fields.number("repetition_penalty", 0.01, 10, s.repetition_penalty, "0.01 to 10");
-  fields.integer("seed", INT64_MIN, INT64_MAX, s.seed, "an integer");
+  fields.integer("seed", INT64_MIN, INT64_MAX, s.seed, "an integer of 64 bits");
   fields.boolean("ignore_eos", prompt.ignore_eos);
   fields.boolean("logprobs", s.want_logprobs);
   fields.integer("top_logprobs", 0, ops::kLogprobsMax, s.top_logprobs, "0 to 20");
   fields.integer("n", 1, 128, prompt.request.n, "1 to 128 choices");
-  fields.integer("priority", INT32_MIN, INT32_MAX, prompt.request.priority, "an integer");
+  fields.integer("priority", INT32_MIN, INT32_MAX, prompt.request.priority, "an integer of 32 bits");
   fields.string("cache_salt", prompt.request.cache_salt);
   read_stops(fields, prompt.stops);
   read_bias(fields, vocabulary, s.logit_bias);

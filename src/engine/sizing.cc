@@ -34,11 +34,18 @@ Result<uint32_t> pool_pages(const EngineConfig& config, const ops::KvShape& kv, 
     return error(
         ErrorCode::kExhausted,
         "a context of {} tokens needs {} bytes of KV pages, but a quarter of the {} bytes of free memory is {}; "
-        "lower context_max or set kv_bytes",
+        "lower the context (context_max, --max-model-len) or set the pool (kv_bytes, --kv-cache-memory)",
         config.context_max, pages_context * kv.bytes_page(), memory_available, bytes);
   }
+  if (memory_available > 0 && bytes > memory_available) {
+    return error(
+        ErrorCode::kExhausted,
+        "a KV pool of {} bytes (kv_bytes, --kv-cache-memory) is more than the {} bytes of free memory; lower it", bytes,
+        memory_available);
+  }
   if (pages == 0) {
-    return error(ErrorCode::kInvalidArgument, "kv_bytes {} is less than one page of {} bytes; raise it", bytes,
+    return error(ErrorCode::kInvalidArgument,
+                 "a KV pool of {} bytes (kv_bytes, --kv-cache-memory) is less than one page of {}; raise it", bytes,
                  kv.bytes_page());
   }
   return static_cast<uint32_t>(std::min<uint64_t>(pages, std::numeric_limits<int32_t>::max()));
@@ -100,9 +107,10 @@ Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& 
   EngineConfig& settings = sizing.config;
   if (settings.context_max == 0) settings.context_max = model.context_max;
   if (settings.context_max > model.context_max) {
-    return error(ErrorCode::kInvalidArgument,
-                 "context_max {} is more than the {} tokens that {} was trained for; lower it", settings.context_max,
-                 model.context_max, model.name);
+    return error(
+        ErrorCode::kInvalidArgument,
+        "a context of {} (context_max, --max-model-len) is more than the {} tokens that {} was trained for; lower it",
+        settings.context_max, model.context_max, model.name);
   }
   sizing.kv = model.kv_shape(settings.page_size, 0, settings.kv_dtype);
   HEADWATER_ASSIGN_OR_RETURN(sizing.kv.pages, pool_pages(settings, sizing.kv, memory_available));
@@ -132,14 +140,14 @@ Status validate(const Request& request, const Sizing& sizing, uint32_t vocabular
     return error(
         ErrorCode::kInvalidArgument,
         "{} prompt tokens and {} to generate are {}, more than the context of {} tokens; shorten the prompt or "
-        "lower tokens_max",
+        "ask for fewer (tokens_max, --max-tokens)",
         request.prompt.size(), request.sampling.tokens_max, tokens, config.context_max);
   }
   if (tokens > sizing.sequence_tokens_max) {
     return error(
         ErrorCode::kInvalidArgument,
         "{} prompt tokens and {} to generate are {}, more than the {} tokens that all KV pages hold; shorten the "
-        "prompt, lower tokens_max or raise kv_bytes",
+        "prompt, ask for fewer (tokens_max, --max-tokens) or raise the pool (kv_bytes, --kv-cache-memory)",
         request.prompt.size(), request.sampling.tokens_max, tokens, sizing.sequence_tokens_max);
   }
   if (request.prompt.size() > config.queue_tokens_max) {

@@ -38,7 +38,7 @@ class Mapping {
   }
 
   static Result<Mapping> create(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return error(ErrorCode::kNotFound, "cannot open '{}': {}", path, std::strerror(errno));
     Result<Mapping> mapping = map(file, path);
     ::close(file);

@@ -122,10 +122,15 @@ Status Parser::check_count(uint64_t count, uint64_t item_bytes_min, uint64_t off
                  cursor_.remaining(), count_max);
 }
 
+// Names go into messages and onto terminals as they are.
+bool is_printable(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
+}
+
 Status Parser::read_entry() {
   const uint64_t start = cursor_.position();
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view key, cursor_.read_string("a metadata key", kKeyBytesMax));
-  if (key.empty()) return corrupt(start, "a metadata key is empty");
+  if (!is_printable(key)) return corrupt(start, "a metadata key is empty or not printable ASCII");
   if (!contents_.entry_index.emplace(key, contents_.entries.size()).second) {
     return corrupt(start, "metadata key '{}' appears twice", key);
   }
@@ -195,7 +200,7 @@ Status Parser::read_alignment() {
 Status Parser::read_tensor() {
   const uint64_t start = cursor_.position();
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view name, cursor_.read_string("a tensor name", kTensorNameBytesMax));
-  if (name.empty()) return corrupt(start, "a tensor name is empty");
+  if (!is_printable(name)) return corrupt(start, "a tensor name is empty or not printable ASCII");
   if (!contents_.tensor_index.emplace(name, contents_.tensors.size()).second) {
     return corrupt(start, "tensor '{}' appears twice", name);
   }
