@@ -181,6 +181,7 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
   c->add_flag("--expect-shared", o->bench.expect_shared,
               "fail when auto is flat with >= 4 sequences behind >= 2,048 tokens");
   c->add_flag("--always", o->bench.always, "a third arm: every legal node shared");
+  c->add_flag("!--adaptive", o->bench.invariant, "cuts at page multiples, chosen freely: bits may differ");
   c->add_flag("--inject-fault", o->bench.inject_fault, "swap a page of the arm auto: must fail");
   c->add_flag("--mislabel", o->bench.mislabel, "run the arm off as always: must fail");
   c->add_option("--backend", o->backend, "auto, cpu or reference")->envname("HEADWATER_BACKEND")->capture_default_str();
