@@ -78,18 +78,7 @@ void add_chat(CLI::App& app, std::function<Status()>& run) {
   options->sampling.temperature = 0;
   CLI::App* command = app.add_subcommand("chat", "talk to the model in the terminal");
   command->add_option("--system", options->system, "system message");
-  command->add_option("-n,--max-tokens", options->sampling.tokens_max, "tokens of an answer, at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
-      ->check(CLI::Range(0.0, 2.0))
-      ->capture_default_str();
-  command->add_option("--top-p", options->sampling.top_p, "of the likeliest that sum to p")
-      ->check(CLI::Range(1e-9, 1.0))
-      ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "of the draws")
-      ->envname("HEADWATER_SEED")
-      ->capture_default_str();
+  add_sampling_options(*command, options->sampling);
   add_runtime_options(*command, options->runtime);
   add_engine_options(*command, options->engine);
   command->callback([options, &run] { run = [options] { return chat(*options); }; });

@@ -30,6 +30,7 @@ struct DemoArmReport {
 
 struct DemoReport {
   DemoArmReport shared, flat;
+  std::string target;
   bool texts_equal = false;
   bool cached_equal = false;  // both arms took the same prompt tokens from their own prefix cache
   size_t chats = 0;
@@ -46,6 +47,8 @@ DemoReport make_report(const Runtime& runtime, const ops::Peaks& peaks, const De
                        const std::vector<Answer>& flat_answers);
 void print_report(const Runtime& runtime, const DemoReport& report, const std::vector<Answer>& answers);
 Status write_report(const DemoReport& report, const std::string& path);
-Status verdict(const DemoReport& report);  // an error when an arm did not run what it says, or a text differs
+// An error when an arm did not run what it says, or a text differs. On targets where attending once does not pay (scalar, avx2)
+// `auto` may stay flat, if below_cost is the reason.
+Status verdict(const DemoReport& report);
 
 }  // namespace headwater::apps

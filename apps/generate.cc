@@ -96,22 +96,10 @@ void add_generate(CLI::App& app, std::function<Status()>& run) {
   command->add_option("--json", options->json, "write answers as JSON lines to this file; - for stdout");
   command->add_option("--system", options->system, "system message in front of the prompt");
   command->add_flag("--raw", options->raw, "no chat template: continue the prompt as it is");
-  command->add_option("-n,--max-tokens", options->sampling.tokens_max, "tokens of an answer, at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
   command->add_option("--choices", options->n, "answers to the prompt")
       ->check(CLI::Range(1, 128))
       ->capture_default_str();
-  command->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
-      ->check(CLI::Range(0.0, 2.0))
-      ->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "of the k likeliest (0: all)")->capture_default_str();
-  command->add_option("--top-p", options->sampling.top_p, "of the likeliest that sum to p")
-      ->check(CLI::Range(1e-9, 1.0))
-      ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "of the draws")
-      ->envname("HEADWATER_SEED")
-      ->capture_default_str();
+  add_sampling_options(*command, options->sampling);
   add_runtime_options(*command, options->runtime);
   add_engine_options(*command, options->engine);
   command->callback([options, &run] { run = [options] { return generate(*options); }; });

@@ -30,6 +30,20 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
       ->capture_default_str();
 }
 
+void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling) {
+  app.add_option("-n,--max-tokens", sampling.tokens_max, "tokens of an answer, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 2.0))
+      ->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "of the k likeliest (0: all)")->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "of the likeliest that sum to p")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", sampling.seed, "of the draws")->envname("HEADWATER_SEED")->capture_default_str();
+}
+
 void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_option("-c,--max-model-len", options.max_model_len, "tokens of a sequence (0: the model's)")
       ->envname("HEADWATER_MAX_MODEL_LEN")

@@ -31,6 +31,7 @@ struct EngineOptions {
 };
 
 void add_runtime_options(CLI::App& app, RuntimeOptions& options);
+void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling);
 void add_engine_options(CLI::App& app, EngineOptions& options);
 
 Result<engine::EngineConfig> engine_config(const EngineOptions& options);  // checks every value; errors name the flag

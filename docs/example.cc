@@ -32,7 +32,8 @@ Status run(const char* path) {
   std::map<engine::RequestId, std::vector<TokenId>> answers;
   for (bool busy = true; busy;) {
     HEADWATER_ASSIGN_OR_RETURN(busy, engine->step());
-    for (engine::Emission emission; engine->poll_any({&emission, 1}) == 1;) answers[emission.request].push_back(emission.token);
+    for (engine::Emission emission; engine->poll_any({&emission, 1}) == 1;)
+      answers[emission.request].push_back(emission.token);
   }
   for (const auto& [id, tokens] : answers) std::printf("%s\n", tokenizer.decode(tokens, true).c_str());
   return {};

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Files and commands that documents name in `backticks` must exist.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 missing=0
 while IFS=: read -r document name; do
   case "$name" in

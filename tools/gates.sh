@@ -6,7 +6,7 @@
 #   4 looking is free  grid none, inside 1
 #   5 honest outcome a mislabelled arm and a swapped page must fail
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 program=build/release/headwater
 record=docs/benchmarks/cpu-gates
 status=0

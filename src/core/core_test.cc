@@ -20,12 +20,12 @@ TEST(Dtype, EveryHalfSurvivesTheRoundTrip) {
 }
 
 TEST(Dtype, HalfRoundsToNearestEven) {
-  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);           // a tie goes down to even
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);  // a tie goes down to even
   EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);
-  EXPECT_EQ(f32_to_f16(1.0f + 0x3p-11f), 0x3c02);           // a tie goes up to even
+  EXPECT_EQ(f32_to_f16(1.0f + 0x3p-11f), 0x3c02);  // a tie goes up to even
   EXPECT_EQ(f32_to_f16(65519.0f), 0x7bff);
   EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);
-  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);                       // half of the smallest subnormal: tie to zero
+  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);  // half of the smallest subnormal: tie to zero
   EXPECT_EQ(f32_to_f16(-0x1.8p-25f), 0x8001);
 }
 

@@ -23,7 +23,9 @@ const Traits& traits(DType dtype) {
   return kTraits[index];
 }
 
-uint16_t read_u16(const uint8_t* bytes) { return static_cast<uint16_t>(bytes[0] | bytes[1] << 8); }
+uint16_t read_u16(const uint8_t* bytes) {
+  return static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
+}
 
 void dequantize_q8_0(const uint8_t* block, uint64_t blocks, float* out) {
   for (uint64_t b = 0; b < blocks; ++b, block += 34, out += 32) {
@@ -45,9 +47,15 @@ void dequantize_q4_1(const uint8_t* block, uint64_t blocks, float* out) {
 
 }  // namespace
 
-const char* to_string(DType dtype) { return traits(dtype).name; }
-uint32_t block_elements(DType dtype) { return traits(dtype).elements; }
-uint32_t block_bytes(DType dtype) { return traits(dtype).bytes; }
+const char* to_string(DType dtype) {
+  return traits(dtype).name;
+}
+uint32_t block_elements(DType dtype) {
+  return traits(dtype).elements;
+}
+uint32_t block_bytes(DType dtype) {
+  return traits(dtype).bytes;
+}
 
 uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -84,15 +92,21 @@ void dequantize_row(DType dtype, const void* row, uint64_t elements, float* out)
   check(elements % block_elements(dtype) == 0, "a row is whole blocks");
   const auto* bytes = static_cast<const uint8_t*>(row);
   switch (dtype) {
-    case DType::kF32: std::memcpy(out, row, elements * sizeof(float)); return;
+    case DType::kF32:
+      std::memcpy(out, row, elements * sizeof(float));
+      return;
     case DType::kF16:
       for (uint64_t i = 0; i < elements; ++i) out[i] = f16_to_f32(read_u16(bytes + 2 * i));
       return;
     case DType::kBF16:
       for (uint64_t i = 0; i < elements; ++i) out[i] = bf16_to_f32(read_u16(bytes + 2 * i));
       return;
-    case DType::kQ8_0: dequantize_q8_0(bytes, elements / 32, out); return;
-    case DType::kQ4_1: dequantize_q4_1(bytes, elements / 32, out); return;
+    case DType::kQ8_0:
+      dequantize_q8_0(bytes, elements / 32, out);
+      return;
+    case DType::kQ4_1:
+      dequantize_q4_1(bytes, elements / 32, out);
+      return;
   }
 }
 

@@ -24,7 +24,9 @@ inline size_t row_bytes(DType dtype, uint64_t elements) {
 }
 
 // IEEE 754 binary16 and bfloat16 as their bit patterns. To narrow types: round to nearest, ties to even; NaN stays NaN.
-inline float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+inline float bf16_to_f32(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 uint16_t f32_to_bf16(float value);
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);

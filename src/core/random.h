@@ -21,7 +21,7 @@ class Random {
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>(uint64_t{(*this)()} * bound >> 32); }  // [0, bound)
   uint32_t between(uint32_t low, uint32_t high) { return low + below(high - low + 1); }                // both included
   float uniform() { return static_cast<float>((*this)() >> 8) * 0x1p-24f; }                            // [0, 1)
-  float normal();                                                                                      // mean 0, deviation 1
+  float normal();  // mean 0, deviation 1
 
  private:
   uint64_t seed_;

@@ -33,7 +33,9 @@ uint64_t memory_available_bytes() {
   return limit > used ? std::min(available, limit - used) : available;
 }
 
-uint64_t memory_resident_bytes() { return field_of("/proc/self/status", "VmRSS:"); }
+uint64_t memory_resident_bytes() {
+  return field_of("/proc/self/status", "VmRSS:");
+}
 
 uint32_t cores_available() {
   cpu_set_t set;

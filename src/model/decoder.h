@@ -14,17 +14,17 @@ struct ModelShape {
   std::string family;  // "llama"
   std::string name;    // as the file calls itself
   uint32_t layers = 0;
-  uint32_t embedding = 0;      // width of the residual stream
+  uint32_t embedding = 0;  // width of the residual stream
   uint32_t feed_forward = 0;
   uint32_t q_heads = 0;
   uint32_t kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t vocabulary = 0;
-  uint32_t context_max = 0;    // tokens the model was trained for
+  uint32_t context_max = 0;  // tokens the model was trained for
   float norm_epsilon = 0;
   float rope_base = 0;
   uint32_t rope_dims = 0;
-  uint64_t weight_bytes = 0;   // as stored
+  uint64_t weight_bytes = 0;  // as stored
 
   ops::KvShape kv_shape(uint32_t page_size, uint32_t pages, DType dtype) const {
     return {layers, kv_heads, head_dim, head_dim, page_size, pages, dtype};
@@ -57,6 +57,7 @@ class Model {
 };
 
 // Picks the family by general.architecture (kUnsupported lists the known ones) and loads. progress: 0..1, may be null.
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, ops::Backend& backend, void (*progress)(float) = nullptr);
+Result<std::unique_ptr<Model>> load_model(const GgufFile& file, ops::Backend& backend,
+                                          void (*progress)(float) = nullptr);
 
 }  // namespace headwater::model

@@ -165,10 +165,11 @@ Result<Sampled> sample_row(std::span<const float> logits, const SampleRow& row, 
 
   const Peak peak = peak_of(modified);
   if (!std::isfinite(peak.logit)) {
-    return error(ErrorCode::kInvalidArgument,
-                 "none of {} tokens can be chosen: {} are banned and the largest logit left, after biases and penalties, "
-                 "is {}; ban fewer tokens or soften the penalties",
-                 logits.size(), row.banned.size(), peak.logit);
+    return error(
+        ErrorCode::kInvalidArgument,
+        "none of {} tokens can be chosen: {} are banned and the largest logit left, after biases and penalties, "
+        "is {}; ban fewer tokens or soften the penalties",
+        logits.size(), row.banned.size(), peak.logit);
   }
   Sampled sampled;
   const bool is_greedy = row.temperature == 0;

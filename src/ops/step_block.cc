@@ -5,7 +5,9 @@
 namespace headwater::ops {
 namespace {
 
-constexpr uint64_t aligned(uint64_t bytes) { return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment; }
+constexpr uint64_t aligned(uint64_t bytes) {
+  return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+}
 
 }  // namespace
 
@@ -73,10 +75,19 @@ void StepBlock::set_plan(const attention::Plan& plan) {
 }
 
 DeviceBatch StepBlock::host_batch() const {
-  return {static_cast<uint32_t>(token_ids_.size()), static_cast<uint32_t>(kv_len_.size()), token_ids_, positions_,
-          append_pages_, append_slots_, logits_tokens_, page_ids_, plan_};
+  return {static_cast<uint32_t>(token_ids_.size()),
+          static_cast<uint32_t>(kv_len_.size()),
+          token_ids_,
+          positions_,
+          append_pages_,
+          append_slots_,
+          logits_tokens_,
+          page_ids_,
+          plan_};
 }
 
-std::span<const std::byte> StepBlock::bytes() const { return {memory_.data(), bytes_used_}; }
+std::span<const std::byte> StepBlock::bytes() const {
+  return {memory_.data(), bytes_used_};
+}
 
 }  // namespace headwater::ops

@@ -20,22 +20,20 @@ struct StepLimits {
   uint32_t page_size = 32;
   uint32_t logits_max = 0;  // rows of logits a step may ask for
 
-  attention::PlanLimits plan_limits() const {
-    return {sequences_max, tokens_max, pages_per_sequence_max, page_size};
-  }
+  attention::PlanLimits plan_limits() const { return {sequences_max, tokens_max, pages_per_sequence_max, page_size}; }
 };
 
 // The step as every operation sees it. All spans may point to device memory; sizes are host values.
 struct DeviceBatch {
-  uint32_t tokens = 0;                         // T; rows of the activations, grouped by sequence
-  uint32_t sequences = 0;                      // R
-  std::span<const TokenId> token_ids;          // [T]
-  std::span<const uint32_t> positions;         // [T] absolute position of each token (RoPE, append)
-  std::span<const PageId> append_pages;        // [T] page and slot that receive the token's key and value
-  std::span<const uint32_t> append_slots;      // [T] in [0, page_size)
-  std::span<const uint32_t> logits_tokens;     // [L] tokens whose logits are wanted, in output order
-  std::span<const PageId> page_ids;            // the page table's CSR array; WorkItem::page_begin indexes it
-  attention::Plan plan;                        // its spans lie in the block
+  uint32_t tokens = 0;                      // T; rows of the activations, grouped by sequence
+  uint32_t sequences = 0;                   // R
+  std::span<const TokenId> token_ids;       // [T]
+  std::span<const uint32_t> positions;      // [T] absolute position of each token (RoPE, append)
+  std::span<const PageId> append_pages;     // [T] page and slot that receive the token's key and value
+  std::span<const uint32_t> append_slots;   // [T] in [0, page_size)
+  std::span<const uint32_t> logits_tokens;  // [L] tokens whose logits are wanted, in output order
+  std::span<const PageId> page_ids;         // the page table's CSR array; WorkItem::page_begin indexes it
+  attention::Plan plan;                     // its spans lie in the block
 };
 
 class StepBlock {

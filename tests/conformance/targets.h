@@ -30,7 +30,8 @@ inline std::vector<Target> listed_targets() {
   std::vector<Target> targets;
   for (const backend::BackendRow& row : backend::backends()) {
     if (row.name == "cpu") {
-      for (const char* target : {"scalar", "avx2", "avx512", "avx512_bf16", "avx512_amx"}) targets.push_back({"cpu", target});
+      for (const char* target : {"scalar", "avx2", "avx512", "avx512_bf16", "avx512_amx"})
+        targets.push_back({"cpu", target});
     } else {
       targets.push_back({std::string(row.name), ""});
     }

@@ -11,7 +11,7 @@ namespace headwater::testing {
 namespace {
 
 constexpr uint32_t kSequences = 6;
-constexpr uint32_t kSteps = 208;
+constexpr uint32_t kSteps = 1000;
 constexpr uint32_t kPagesCrossed = kSteps / kv::kPageSizeDefault;  // by each sequence
 
 uint32_t pages_in_tree(const kv::PagedCache& cache) {  // of the sequences in slots [0, kSequences)
@@ -45,10 +45,11 @@ TEST(RealModelDecode, AllocatesNothingAcrossPagesAndPublishing) {
   const Result<English> english = English::read();
   ASSERT_TRUE(english) << english.status().message();
   engine::EngineConfig config;
-  config.context_max = 1024;
+  config.context_max = 2048;
   config.sequences_max = 8;
   config.step_tokens_max = 256;
-  config.kv_bytes = kv_bytes_of(*loaded, 200);
+  config.kv_bytes = kv_bytes_of(*loaded, 400);
+  config.attention.sharing = attention::Sharing::kAlways;  // whatever it costs on this processor
   const Result<RealEngine> real = create_real_engine(*loaded, config);
   ASSERT_TRUE(real) << real.status().message();
   engine::Engine& engine = *real->engine;

@@ -1,59 +1,7 @@
 // The promise of the engine's door: between inbox and outbox a steady decode step allocates nothing. Every allocation
 // of the process is counted, on all threads, by standing in for the C library's allocator.
-#include <malloc.h>
-
-#include <atomic>
-#include <cerrno>
-
 #include "simulation/engine_under_test.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEADWATER_COUNTS_ALLOCATIONS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HEADWATER_COUNTS_ALLOCATIONS 0
-#endif
-#endif
-#ifndef HEADWATER_COUNTS_ALLOCATIONS
-#define HEADWATER_COUNTS_ALLOCATIONS 1
-#endif
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}
-
-#if HEADWATER_COUNTS_ALLOCATIONS
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-
-void* malloc(size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* old, size_t bytes) {
-  ++allocations;
-  return __libc_realloc(old, bytes);
-}
-void* memalign(size_t alignment, size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  return memalign(alignment, bytes);
-}
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  *out = memalign(alignment, bytes);
-  return *out == nullptr ? ENOMEM : 0;
-}
-}
-#endif
+#include "support/allocation_counter.h"
 
 namespace headwater::testing {
 namespace {
@@ -71,7 +19,7 @@ uint32_t pages_in_tree(const kv::PagedCache& cache) {  // of the sequences in sl
 }
 
 TEST(SteadyDecode, AllocatesNothingAcrossPagesAndPublishing) {
-  if (!HEADWATER_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer owns the allocator";
+  if (!counts_allocations()) GTEST_SKIP() << "the sanitizer owns the allocator";
   EngineUnderTest test(small_config(kPageSize), 600, 2048);
   const std::vector<TokenId> preamble = random_tokens(100, 1);
   std::vector<engine::RequestId> ids;
@@ -85,14 +33,14 @@ TEST(SteadyDecode, AllocatesNothingAcrossPagesAndPublishing) {
 
   std::array<engine::Emission, kSequences> emissions;
   uint64_t emitted = 0;
-  const uint64_t allocations_before = allocations;
+  const uint64_t allocations_before = allocations();
   bool all_well = true;
   for (uint32_t i = 0; i < kSteps; ++i) {
     const Result<bool> stepped = test.engine->step();
     all_well = all_well && stepped && *stepped;
     emitted += test.engine->poll_any(emissions);
   }
-  const uint64_t allocations_after = allocations;
+  const uint64_t allocations_after = allocations();
 
   EXPECT_EQ(allocations_after - allocations_before, 0u);
   EXPECT_TRUE(all_well);
@@ -103,10 +51,10 @@ TEST(SteadyDecode, AllocatesNothingAcrossPagesAndPublishing) {
 }
 
 TEST(SteadyDecode, CountsTheAllocationsItIsBlindToOtherwise) {
-  if (!HEADWATER_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer owns the allocator";
-  const uint64_t before = allocations;
+  if (!counts_allocations()) GTEST_SKIP() << "the sanitizer owns the allocator";
+  const uint64_t before = allocations();
   const auto number = std::make_unique<volatile int>(1);
-  EXPECT_EQ(allocations - before, uint64_t{1}) << *number;
+  EXPECT_EQ(allocations() - before, uint64_t{1}) << *number;
 }
 
 }  // namespace

@@ -19,7 +19,9 @@ constexpr BackendRow kBackends[] = {
 
 }  // namespace
 
-std::span<const BackendRow> backends() { return kBackends; }
+std::span<const BackendRow> backends() {
+  return kBackends;
+}
 
 Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config) {
   if (name == "auto") return cpu::create(config);

@@ -54,7 +54,8 @@ Result<ModelShape> read_shape(const GgufFile& file) {
   shape.family = family->name;
   if (file.has("general.name")) {
     HEADWATER_ASSIGN_OR_RETURN(shape.name, file.string_at("general.name"));
-    std::ranges::replace_if(shape.name, [](char c) { return c >= 0 && (c < ' ' || c == 0x7f); }, '?');  // it is printed
+    std::ranges::replace_if(
+        shape.name, [](char c) { return c >= 0 && (c < ' ' || c == 0x7f); }, '?');  // it is printed
   }
   for (const GgufTensor& tensor : file.tensors()) shape.weight_bytes += tensor.data.size();
   return shape;

@@ -28,7 +28,9 @@ struct Progression {
   int64_t count;
 };
 
-bool is_integer(const Value& value) { return number_of(value) && !number_of(value)->is_float; }
+bool is_integer(const Value& value) {
+  return number_of(value) && !number_of(value)->is_float;
+}
 
 std::optional<int64_t> bound(const Value& value) {
   return is_integer(value) ? std::optional<int64_t>(number_of(value)->integer) : std::nullopt;
