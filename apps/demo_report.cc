@@ -135,6 +135,10 @@ Status write_report(const DemoReport& report, const std::string& path) {
       {"depth", report.shared.best.depth},
       {"members", report.shared.best.members},
       {"tokens", report.shared.tokens},
+      {"target", report.target},
+      {"reason", report.shared.last_steady.path == attention::Path::kFlat
+                     ? attention::to_string(report.shared.last_steady.reason())
+                     : ""},
       {"summary", true}};
   std::ofstream file;
   if (path != "-") file.open(path);
@@ -150,7 +154,7 @@ Status verdict(const DemoReport& report) {
   if (report.flat.steps_by_path[flat_path] != report.flat.steps) {
     return error(ErrorCode::kInternal, "the arm 'off' took a shared path");
   }
-  const bool pays = report.target.starts_with("avx512");
+  const bool pays = report.target == "avx512_amx";
   const attention::Outcome& last = report.shared.last_steady;
   const bool declined = last.path == attention::Path::kFlat && last.reason() == attention::NotShared::kBelowCost;
   if (report.shared.steady_nested_steps != report.shared.steady_steps && (pays || !declined)) {

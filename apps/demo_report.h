@@ -47,7 +47,7 @@ DemoReport make_report(const Runtime& runtime, const ops::Peaks& peaks, const De
                        const std::vector<Answer>& flat_answers);
 void print_report(const Runtime& runtime, const DemoReport& report, const std::vector<Answer>& answers);
 Status write_report(const DemoReport& report, const std::string& path);
-// An error when an arm did not run what it says, or a text differs. On targets where attending once does not pay (scalar, avx2)
+// An error when an arm did not run what it says, or a text differs. On targets without tile products, where attending once pays little,
 // `auto` may stay flat, if below_cost is the reason.
 Status verdict(const DemoReport& report);
 

@@ -10,9 +10,10 @@ python3 - "$work/demo.json" << 'PYTHON'
 import json, sys
 summary = json.loads(open(sys.argv[1]).read().splitlines()[-1])
 assert summary["summary"] and summary["texts_equal"], summary
-assert summary["groups"] >= 2 and summary["depth"] >= 2 and summary["members"] == 16, summary
+declined = summary["reason"] == "below_cost" and summary["target"] != "avx512_amx"
+assert declined or (summary["groups"] >= 2 and summary["depth"] >= 2 and summary["members"] == 16), summary
 assert summary["tokens"] == 18 * 12, summary
-assert summary["kv_bytes_read_per_step"]["actual"] < summary["kv_bytes_read_per_step"]["flat"], summary
+assert declined or summary["kv_bytes_read_per_step"]["actual"] < summary["kv_bytes_read_per_step"]["flat"], summary
 PYTHON
 if "$program" demo --tokens 12 --inject-fault > "$work/out" 2>&1; then
   echo "the demo did not notice a swapped page"

@@ -227,6 +227,7 @@ attention::CostModel Attention::cost_model(const ops::KvShape& shape, uint32_t q
   const uint32_t passes = (group + pass.rows - 1) / pass.rows;
   attention::CostModel cost;
   cost.gain_min = 0.02;
+  cost.partial = 25;
   cost.rows_tile = 1;
   cost.key_tile = width * (pass.key / pass.rows + pass.row);
   cost.key_repeat = width * (pass.key * passes + pass.row * group);
