@@ -85,8 +85,8 @@ class Arm {
   DemoArmReport report_;
 };
 
-void show_progress(const Arm& shared, const Arm& flat, size_t tokens_total, bool terminal, bool last) {
-  static size_t printed = 0;
+// On a terminal one line that changes; elsewhere a line for every eighth of the work. `printed`: tokens at the last line.
+void show_progress(const Arm& shared, const Arm& flat, size_t tokens_total, bool terminal, bool last, size_t& printed) {
   const size_t done = shared.report().tokens + flat.report().tokens;
   if (!terminal && !last && done < printed + tokens_total / 4) return;
   printed = done;
@@ -119,10 +119,11 @@ Status demo(const DemoOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(const auto prompts, demo_requests(runtime, options.tokens));
   const ops::Peaks peaks =
       runtime.backend->measure_peaks(runtime.model->shape().q_heads / runtime.model->shape().kv_heads);
-  constexpr uint64_t kPoolTokens = 16384;
+  const uint64_t pool_tokens =
+      8192 + prompts.size() * (options.tokens + 128);  // prompts with their prefixes once, answers
   HEADWATER_ASSIGN_OR_RETURN(Arm shared,
-                             create_arm(runtime, *timer, attention::Sharing::kAuto, kPoolTokens, options.inject_fault));
-  HEADWATER_ASSIGN_OR_RETURN(Arm flat, create_arm(runtime, *timer, attention::Sharing::kOff, kPoolTokens, false));
+                             create_arm(runtime, *timer, attention::Sharing::kAuto, pool_tokens, options.inject_fault));
+  HEADWATER_ASSIGN_OR_RETURN(Arm flat, create_arm(runtime, *timer, attention::Sharing::kOff, pool_tokens, false));
   const bool quiet = options.json == "-";
   if (!quiet) print_settings(runtime, shared.engine());
   HEADWATER_RETURN_IF_ERROR(shared.submit(prompts));
@@ -130,10 +131,11 @@ Status demo(const DemoOptions& options) {
 
   const bool terminal = isatty(STDERR_FILENO) != 0;
   const size_t tokens_total = prompts.size() * options.tokens;
+  size_t printed = 0;
   while (!shared.done() || !flat.done()) {
     if (!shared.done()) HEADWATER_RETURN_IF_ERROR(shared.step());
     if (!flat.done()) HEADWATER_RETURN_IF_ERROR(flat.step());
-    if (!quiet) show_progress(shared, flat, tokens_total, terminal, shared.done() && flat.done());
+    if (!quiet) show_progress(shared, flat, tokens_total, terminal, shared.done() && flat.done(), printed);
   }
 
   const DemoReport report =

@@ -1,11 +1,11 @@
 // Thousands of random schedules against the scripted model. Usage: [--schedules N] [--seed FIRST]; each schedule has
 // its own seed, FIRST, FIRST + 1, ..., and a failing one is repeated with --schedules 1 --seed THAT.
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 #include <string_view>
 
+#include "observe/log.h"
 #include "simulation/schedule.h"
 
 namespace headwater::testing {
@@ -53,7 +53,7 @@ TEST(Schedules, CatchABrokenBackEnd) {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  spdlog::set_level(spdlog::level::off);
+  headwater::observe::set_log_level("off");
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view option = argv[i];
     if (option == "--schedules") headwater::testing::schedules = std::strtoull(argv[i + 1], nullptr, 10);

@@ -1,6 +1,4 @@
 // Submitters, cancellers, pollers and a reader of metrics against one engine thread. Meant for the thread sanitizer.
-#include <spdlog/spdlog.h>
-
 #include <atomic>
 #include <mutex>
 #include <thread>
