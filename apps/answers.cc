@@ -63,14 +63,6 @@ void AnswerCollector::take(const engine::Emission& emission,
   }
 }
 
-namespace {
-
-Status step_once(engine::Engine& engine) {
-  return engine.step().status();
-}
-
-}  // namespace
-
 Result<std::vector<Answer>> run_to_end(const text::Tokenizer& tokenizer, engine::Engine& engine,
                                        std::span<const PromptRequest> prompts,
                                        const std::function<void(size_t, std::string_view)>& on_text) {
@@ -78,7 +70,7 @@ Result<std::vector<Answer>> run_to_end(const text::Tokenizer& tokenizer, engine:
   for (const PromptRequest& prompt : prompts) {
     Status status = collector.submit(prompt);
     while (status.code() == ErrorCode::kExhausted && !collector.done()) {  // the queue is full: make room
-      HEADWATER_RETURN_IF_ERROR(step_once(engine));
+      HEADWATER_RETURN_IF_ERROR(engine.step().status());
       collector.collect(on_text);
       status = collector.submit(prompt);
     }

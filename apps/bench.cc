@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "apps/commands.h"
+#include "apps/json_output.h"
 #include "apps/options.h"
 #include "backend/registry/registry.h"
 #include "bench/attention_bench.h"
@@ -23,25 +24,6 @@ struct AttentionOptions {
   std::vector<uint32_t> nodes, tokens;
   uint32_t shared = 2048, batch = 0, threads = 0;
   bench::Cell cell;
-};
-
-// Where a bench writes: the JSON file, or standard output with nothing else on it, and the table elsewhere.
-struct Output {
-  std::ofstream file;
-  std::ostream* json = nullptr;
-  std::ostream* table = &std::cout;
-
-  Status open(const std::string& path) {
-    if (path.empty()) return {};
-    json = &std::cout;
-    if (path == "-") {
-      table = nullptr;
-      return {};
-    }
-    file.open(path);
-    json = &file;
-    return file ? Status() : error(ErrorCode::kNotFound, "--json {}: cannot be written", path);
-  }
 };
 
 Result<std::vector<bench::Cell>> cells_of_file(const std::string& path) {
@@ -141,7 +123,7 @@ Status bench_attention(AttentionOptions options) {
     HEADWATER_ASSIGN_OR_RETURN(bench::Cell cell, cell_of_flags(options));
     options.bench.cells.push_back(std::move(cell));
   }
-  Output output;
+  JsonOutput output;
   HEADWATER_RETURN_IF_ERROR(output.open(options.json));
   return bench::run_attention_bench(*backend, options.bench, output.table, output.json);
 }
@@ -192,7 +174,7 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
 }
 
 Status bench_plan(const bench::PlanBenchOptions& options, const std::string& path) {
-  Output output;
+  JsonOutput output;
   HEADWATER_RETURN_IF_ERROR(output.open(path));
   return bench::run_plan_bench(options, output.json == nullptr ? std::cout : *output.json);
 }

@@ -3,9 +3,6 @@
 // weights; their steps alternate, so both arms meet the same machine.
 #include <unistd.h>
 
-#include <fstream>
-#include <iostream>
-
 #include "apps/answers.h"
 #include "apps/commands.h"
 #include "apps/demo_report.h"

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
-#include <iostream>
 
+#include "apps/json_output.h"
 #include "bench/attention_bound.h"
 
 namespace headwater::apps {
@@ -140,11 +139,10 @@ Status write_report(const DemoReport& report, const std::string& path) {
                      ? attention::to_string(report.shared.last_steady.reason())
                      : ""},
       {"summary", true}};
-  std::ofstream file;
-  if (path != "-") file.open(path);
-  std::ostream& out = path == "-" ? std::cout : file;
-  out << json::serialize(line) << std::endl;
-  return out ? Status() : error(ErrorCode::kNotFound, "--json {}: cannot be written", path);
+  JsonOutput output;
+  HEADWATER_RETURN_IF_ERROR(output.open(path));
+  *output.json << json::serialize(line) << '\n';
+  return output.close(path);
 }
 
 Status verdict(const DemoReport& report) {

@@ -3,6 +3,7 @@
 
 #include "apps/answers.h"
 #include "apps/commands.h"
+#include "apps/json_output.h"
 #include "apps/prompt_json.h"
 
 namespace headwater::apps {
@@ -45,19 +46,12 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
   return prompts;
 }
 
-Status write_answers(const std::vector<Answer>& answers, std::ostream& out, const std::string& path) {
-  for (const Answer& answer : answers) out << answer_line(answer) << '\n';
-  out.flush();
-  return out ? Status() : error(ErrorCode::kNotFound, "--json {}: cannot be written", path);
-}
-
 Status generate(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompts_file.empty()) {
     return error(ErrorCode::kInvalidArgument, "give either a prompt or --prompts-file; see headwater generate --help");
   }
-  std::ofstream file;
-  if (!options.json.empty() && options.json != "-") file.open(options.json);
-  if (!file) return error(ErrorCode::kNotFound, "--json {}: cannot be written", options.json);
+  JsonOutput output;
+  HEADWATER_RETURN_IF_ERROR(output.open(options.json));
   HEADWATER_ASSIGN_OR_RETURN(const engine::EngineConfig config, engine_config(options.engine));
   HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options.runtime));
   HEADWATER_ASSIGN_OR_RETURN(std::vector<PromptRequest> prompts, read_prompts(options, runtime));
@@ -74,7 +68,10 @@ Status generate(const GenerateOptions& options) {
   if (stream) on_text = show;
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<Answer> answers,
                              run_to_end(*runtime.tokenizer, *handle.engine, prompts, on_text));
-  if (!options.json.empty()) return write_answers(answers, options.json == "-" ? std::cout : file, options.json);
+  if (output.json != nullptr) {
+    for (const Answer& answer : answers) *output.json << answer_line(answer) << '\n';
+    return output.close(options.json);
+  }
   if (stream) {
     std::cout << '\n';
     return {};
