@@ -207,6 +207,7 @@ void add_bench(CLI::App& app, std::function<Status()>& run) {
   bench->require_subcommand(1);
   add_bench_attention(*bench, run);
   add_bench_plan(*bench, run);
+  add_bench_step(*bench, run);
   add_bench_compare(*bench, run);
 }
 

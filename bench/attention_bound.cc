@@ -14,7 +14,8 @@ AttentionWork flat_work(const attention::Outcome& outcome, double token_keys) {
   return {token_keys, 0, outcome.bytes_unique, outcome.bytes_flat};
 }
 
-double attention_bound_s(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads, const ops::Peaks& peaks) {
+AttentionBound attention_bound(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads,
+                               const ops::Peaks& peaks) {
   const double width = kv.head_dim + kv.v_head_dim;
   const double rows_keys = work.token_keys * q_heads;
   const double rows_keys_shared = work.token_keys_shared * q_heads;
@@ -24,7 +25,11 @@ double attention_bound_s(const AttentionWork& work, const ops::KvShape& kv, uint
   const double repeated = static_cast<double>(std::max(work.bytes_read, work.bytes_unique) - work.bytes_unique);
   const double reading =
       static_cast<double>(work.bytes_unique) / peaks.memory_bytes_per_s + repeated / peaks.cache_bytes_per_s;
-  return std::max(arithmetic, reading);
+  return {arithmetic, reading};
+}
+
+double attention_bound_s(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads, const ops::Peaks& peaks) {
+  return attention_bound(work, kv, q_heads, peaks).seconds();
 }
 
 }  // namespace headwater::bench

@@ -24,6 +24,15 @@ AttentionWork planned_work(const attention::Outcome& outcome, double token_keys,
 // The same step attended flat.
 AttentionWork flat_work(const attention::Outcome& outcome, double token_keys);
 
+struct AttentionBound {
+  double arithmetic_s = 0;
+  double reading_s = 0;
+  double seconds() const { return arithmetic_s > reading_s ? arithmetic_s : reading_s; }
+};
+
+// peaks: measured.
+AttentionBound attention_bound(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads,
+                               const ops::Peaks& peaks);
 double attention_bound_s(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads, const ops::Peaks& peaks);
 
 }  // namespace headwater::bench

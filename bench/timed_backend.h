@@ -1,23 +1,23 @@
-// A Backend that forwards to another and adds up the wall time of each kind of operation. Right for back ends whose
-// operations finish before they return (reference, cpu); on a device it would time the enqueueing.
+// A Backend that forwards to another and adds up the wall time of each kind of operation and what it had to move and
+// compute. Right for back ends whose operations finish before they return (reference, cpu); on a device it would time
+// the enqueueing.
 #pragma once
 
-#include <array>
 #include <memory>
 
+#include "bench/work_totals.h"
 #include "ops/backend.h"
 
 namespace headwater::bench {
-
-enum class Kind : uint8_t { kEmbed, kNorm, kMatmul, kRopeAppend, kAttend, kMerge, kSiluMul, kGather, kSample, kCopy };
-inline constexpr size_t kKinds = 10;
 
 class TimedBackend final : public ops::Backend {
  public:
   explicit TimedBackend(std::unique_ptr<ops::Backend> backend) : backend_(std::move(backend)) {}
 
-  int64_t nanoseconds(Kind kind) const { return nanoseconds_[static_cast<size_t>(kind)]; }
-  int64_t attention_nanoseconds() const { return nanoseconds(Kind::kAttend) + nanoseconds(Kind::kMerge); }
+  const WorkTotals& totals() const { return totals_; }
+  int64_t attention_nanoseconds() const {
+    return totals_.of(Kind::kAttend).nanoseconds + totals_.of(Kind::kMerge).nanoseconds;
+  }
 
   const ops::BackendInfo& info() const override { return backend_->info(); }
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
@@ -32,36 +32,43 @@ class TimedBackend final : public ops::Backend {
                          uint32_t vocabulary) override {
     return backend_->reserve_scratch(limits, shape, q_heads, vocabulary);
   }
-  Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override { return backend_->begin_step(block); }
+  Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override {
+    totals_.add_token_keys(block.page_table());
+    return backend_->begin_step(block);
+  }
   void copy_pages(ops::KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) override {
-    timed(Kind::kCopy, [&] { backend_->copy_pages(pool, from, to); });
+    timed(Kind::kCopy, 0, [&] { backend_->copy_pages(pool, from, to); });
   }
   void embed(const ops::EmbedParams& p) override {
-    timed(Kind::kEmbed, [&] { backend_->embed(p); });
+    timed(Kind::kEmbed, 0, [&] { backend_->embed(p); });
   }
   void add_norm(const ops::AddNormParams& p) override {
-    timed(Kind::kNorm, [&] { backend_->add_norm(p); });
+    const uint64_t passes = p.delta.data == nullptr ? 2 : 4;
+    timed(Kind::kNorm, passes * bytes(p.residual), [&] { backend_->add_norm(p); });
   }
   void matmul(const ops::MatmulParams& p) override {
-    timed(Kind::kMatmul, [&] { backend_->matmul(p); });
+    const int64_t begin = clock_.now_ns();
+    backend_->matmul(p);
+    totals_.add_product(p, clock_.now_ns() - begin);
   }
   void rope_append(const ops::RopeAppendParams& p) override {
-    timed(Kind::kRopeAppend, [&] { backend_->rope_append(p); });
+    const uint64_t appended = p.q.rows * p.pool->shape().bytes_token_layer();
+    timed(Kind::kRopeAppend, 2 * bytes(p.q) + bytes(p.k) + bytes(p.v) + appended, [&] { backend_->rope_append(p); });
   }
   void attend(const ops::AttentionParams& p) override {
-    timed(Kind::kAttend, [&] { backend_->attend(p); });
+    timed(Kind::kAttend, 0, [&] { backend_->attend(p); });
   }
   void merge(const ops::AttentionParams& p) override {
-    timed(Kind::kMerge, [&] { backend_->merge(p); });
+    timed(Kind::kMerge, 0, [&] { backend_->merge(p); });
   }
   void silu_mul(const ops::SiluMulParams& p) override {
-    timed(Kind::kSiluMul, [&] { backend_->silu_mul(p); });
+    timed(Kind::kSiluMul, 3 * bytes(p.out), [&] { backend_->silu_mul(p); });
   }
   void gather_rows(const ops::GatherRowsParams& p) override {
-    timed(Kind::kGather, [&] { backend_->gather_rows(p); });
+    timed(Kind::kGather, 2 * bytes(p.out), [&] { backend_->gather_rows(p); });
   }
   void sample(const ops::SampleParams& p) override {
-    timed(Kind::kSample, [&] { backend_->sample(p); });
+    timed(Kind::kSample, bytes(p.logits), [&] { backend_->sample(p); });
   }
   Result<std::span<const ops::Sampled>> collect() override { return backend_->collect(); }
   Status finish() override { return backend_->finish(); }
@@ -69,16 +76,18 @@ class TimedBackend final : public ops::Backend {
   ops::Peaks measure_peaks(uint32_t group) override { return backend_->measure_peaks(group); }
 
  private:
+  static uint64_t bytes(const ops::Matrix& matrix) { return uint64_t{matrix.rows} * matrix.columns * sizeof(float); }
+
   template <typename F>
-  void timed(Kind kind, F&& operation) {
+  void timed(Kind kind, uint64_t bytes, F&& operation) {
     const int64_t begin = clock_.now_ns();
     operation();
-    nanoseconds_[static_cast<size_t>(kind)] += clock_.now_ns() - begin;
+    totals_.of(kind) += {.nanoseconds = clock_.now_ns() - begin, .bytes = bytes};
   }
 
   std::unique_ptr<ops::Backend> backend_;
   SystemClock clock_;
-  std::array<int64_t, kKinds> nanoseconds_{};
+  WorkTotals totals_;
 };
 
 }  // namespace headwater::bench

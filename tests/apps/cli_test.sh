@@ -16,7 +16,7 @@ expect() {
   grep -qE -- "$pattern" "$work/out" || { fail "$name: no '$pattern' in the output"; tail -5 "$work/out"; }
 }
 
-for command in "" demo generate chat inspect "bench attention" "bench plan" "bench compare"; do
+for command in "" demo generate chat inspect "bench attention" "bench plan" "bench step" "bench compare"; do
   # shellcheck disable=SC2086
   expect "help of '$command'" 0 "Usage|--help" "$program" $command --help
   [ "$(wc -l < "$work/out")" -le 48 ] || fail "help of '$command' is $(wc -l < "$work/out") lines; a screen is 48"
@@ -79,6 +79,8 @@ expect "bench attention, all arms" 0 '"arm":"always"' "$program" bench attention
 expect "bench attention, an injected fault" 1 "differ" "$program" bench attention "${cell[@]}" --inject-fault
 expect "bench attention, a mislabelled arm" 1 "the arm 'off' took" "$program" bench attention "${cell[@]}" --mislabel
 expect "bench attention, an unknown grid" 2 "small-models" "$program" bench attention --grid nothing
+expect "bench step without a prompt" 2 "shared-tokens 0" "$program" bench step --shared-tokens 0 --prompt-tokens 0
+expect "bench step, an unknown arm" 2 "sometimes" "$program" bench step --arms auto,sometimes
 expect "bench plan" 0 "us_from_scratch" "$program" bench plan --json -
 
 [ "$failures" = 0 ] && echo "cli: all passed"
