@@ -49,6 +49,17 @@ TEST(Dtype, DequantizesQ4_1AsTheFormatSays) {
   EXPECT_EQ(out[1], -1.0f);
 }
 
+TEST(Dtype, DequantizesQ4_0AsTheFormatSays) {
+  uint8_t block[18] = {};
+  block[1] = 0x38;  // d = 0.5
+  block[2] = 0x3f;  // q[0] = 15, q[16] = 3
+  float out[32];
+  dequantize_row(DType::kQ4_0, block, 32, out);
+  EXPECT_EQ(out[0], 3.5f);
+  EXPECT_EQ(out[16], -2.5f);
+  EXPECT_EQ(out[1], -4.0f);
+}
+
 TEST(Philox, MatchesThePublishedVectors) {  // Random123's kat_vectors
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));

@@ -15,7 +15,8 @@ struct Traits {
   uint32_t bytes;
 };
 
-constexpr Traits kTraits[] = {{"F32", 1, 4}, {"F16", 1, 2}, {"BF16", 1, 2}, {"Q8_0", 32, 34}, {"Q4_1", 32, 20}};
+constexpr Traits kTraits[] = {{"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},
+                              {"Q8_0", 32, 34}, {"Q4_1", 32, 20}, {"Q4_0", 32, 18}};
 
 const Traits& traits(DType dtype) {
   const auto index = static_cast<size_t>(dtype);
@@ -31,6 +32,16 @@ void dequantize_q8_0(const uint8_t* block, uint64_t blocks, float* out) {
   for (uint64_t b = 0; b < blocks; ++b, block += 34, out += 32) {
     const float d = f16_to_f32(read_u16(block));
     for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(block[2 + i]));
+  }
+}
+
+void dequantize_q4_0(const uint8_t* block, uint64_t blocks, float* out) {
+  for (uint64_t b = 0; b < blocks; ++b, block += 18, out += 32) {
+    const float d = f16_to_f32(read_u16(block));
+    for (int i = 0; i < 16; ++i) {
+      out[i] = d * static_cast<float>((block[2 + i] & 15) - 8);
+      out[i + 16] = d * static_cast<float>((block[2 + i] >> 4) - 8);
+    }
   }
 }
 
@@ -106,6 +117,9 @@ void dequantize_row(DType dtype, const void* row, uint64_t elements, float* out)
       return;
     case DType::kQ4_1:
       dequantize_q4_1(bytes, elements / 32, out);
+      return;
+    case DType::kQ4_0:
+      dequantize_q4_0(bytes, elements / 32, out);
       return;
   }
 }

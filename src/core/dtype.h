@@ -2,8 +2,9 @@
 //
 // Quantised types are GGUF's, stored in blocks of 32 consecutive elements of a row (values are little-endian):
 //   kQ8_0  34 bytes: f16 d, int8 q[32]                    x[i] = d * q[i]
+//   kQ4_0  18 bytes: f16 d, uint8 q[16]                   x[i] = d * ((q[i] & 15) - 8),  x[i + 16] = d * ((q[i] >> 4) - 8)
 //   kQ4_1  20 bytes: f16 d, f16 m, uint8 q[16]            x[i] = d * (q[i] & 15) + m,  x[i + 16] = d * (q[i] >> 4) + m
-// Source: ggml/src/ggml-common.h of llama.cpp (block_q8_0, block_q4_1).
+// Source: ggml/src/ggml-common.h of llama.cpp (block_q8_0, block_q4_0, block_q4_1).
 #pragma once
 
 #include <bit>
@@ -12,7 +13,7 @@
 
 namespace headwater {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_1 };
+enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_1, kQ4_0 };
 
 const char* to_string(DType dtype);
 uint32_t block_elements(DType dtype);  // 1 for plain types

@@ -36,7 +36,7 @@ GgufWriter sample() {
   writer.array("b.bools", std::vector<bool>{true, false}).array("b.none", std::vector<uint8_t>{});
   writer.tensor("t.f32", DType::kF32, {3}, ramp(3)).tensor("t.f16", DType::kF16, {4, 3}, ramp(12));
   writer.tensor("t.bf16", DType::kBF16, {2, 2, 2, 2}, ramp(16)).tensor("t.q8_0", DType::kQ8_0, {64, 2}, ramp(128));
-  writer.tensor("t.q4_1", DType::kQ4_1, {32, 5}, ramp(160));
+  writer.tensor("t.q4_1", DType::kQ4_1, {32, 5}, ramp(160)).tensor("t.q4_0", DType::kQ4_0, {32, 5}, ramp(160));
   return writer;
 }
 
@@ -96,7 +96,7 @@ TEST(Gguf, ReadsEveryTensorType) {
   const auto image = sample().image();
   auto file = GgufFile::parse(image);
   ASSERT_TRUE(file.is_ok()) << file.status().message();
-  ASSERT_EQ(file->tensors().size(), 5u);
+  ASSERT_EQ(file->tensors().size(), 6u);
   EXPECT_EQ(file->file_bytes(), image.size());
   EXPECT_EQ(file->find("t"), nullptr);
   for (const GgufTensor& tensor : file->tensors()) {
@@ -256,7 +256,7 @@ TEST(GgufRefuses, AnotherMagicVersionOrByteOrder) {
 TEST(GgufRefuses, TensorTypesItCannotRead) {
   const std::array<std::byte, 32> data = {};
   const auto with_type = [&](uint32_t type) { return refusal(GgufWriter().tensor_bytes("w", type, {32}, data)); };
-  expect_unsupported(with_type(14), "tensor 'w' has type Q6_K (14); supported are F32, F16, BF16, Q8_0 and Q4_1");
+  expect_unsupported(with_type(14), "tensor 'w' has type Q6_K (14); supported are F32, F16, BF16, Q8_0, Q4_0 and Q4_1");
   expect_unsupported(with_type(99), "tensor 'w' has type unknown (99)");
   expect_unsupported(with_type(4), "unknown (4)");
 }

@@ -24,7 +24,7 @@ class Elementwise : public TargetTest {
 };
 
 TEST_P(Elementwise, EmbedGivesTheRowsOfTheTable) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0}) {
     Random random(1);
     const uint32_t rows = 50, columns = block_elements(dtype) == 1 ? 77 : 96;
     std::vector<float> values(rows * columns);

@@ -10,7 +10,7 @@
 namespace headwater::testing {
 namespace {
 
-constexpr DType kWeightTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1};
+constexpr DType kWeightTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0};
 
 // Rows of norm near 1, so that the products of normal inputs have a deviation near 1.
 std::vector<std::byte> random_weight(DType dtype, uint32_t rows, uint32_t columns, Random& random) {

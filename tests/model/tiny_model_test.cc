@@ -44,6 +44,7 @@ const Case kCases[] = {
     {DType::kBF16, {.embedding = 96, .head_dim = 32}},
     {DType::kQ8_0, {.embedding = 96, .kv_heads = 4, .head_dim = 32, .tied = false}},
     {DType::kQ8_0, {}},
+    {DType::kQ4_0, {}},
     {DType::kQ4_1, {}},
     {DType::kQ4_1, {.layers = 3, .embedding = 96, .kv_heads = 1, .head_dim = 32}},
 };
@@ -59,6 +60,7 @@ Tolerance logits_tolerance(DType weights) {
     case DType::kBF16:
       return {0.03, 0.03, 1 - 1e-4};
     case DType::kQ8_0:
+    case DType::kQ4_0:
     case DType::kQ4_1:
       return {0.15, 0, 1 - 1e-3};
   }

@@ -30,7 +30,7 @@ struct Tolerance {
 // length, counted from 4,096 terms.
 //   F32          arithmetic in f32: a few dozen roundings of 2^-24
 //   F16, BF16    one operand rounded to 8 bits (BF16 dot instructions round q, probabilities or activations too)
-//   Q8_0, Q4_1   activations rounded to 8-bit integers in blocks of 32: a step of max|x| / 127, which for normal inputs
+//   Q8_0, Q4_x   activations rounded to 8-bit integers in blocks of 32: a step of max|x| / 127, which for normal inputs
 //   is
 //                a standard deviation of 0.0055 of the product of the norms of x and the weight's row; seven deviations
 inline Tolerance tolerance_for(DType dtype, uint64_t reduction) {
@@ -42,6 +42,7 @@ inline Tolerance tolerance_for(DType dtype, uint64_t reduction) {
     case DType::kBF16:
       return Tolerance{5e-3, 5e-3, 1 - 1e-4}.scaled(growth);
     case DType::kQ8_0:
+    case DType::kQ4_0:
     case DType::kQ4_1:
       return {0.04, 0, 1 - 1e-4};
   }

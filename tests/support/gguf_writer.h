@@ -111,6 +111,8 @@ class GgufWriter {
         return 30;
       case DType::kQ8_0:
         return 8;
+      case DType::kQ4_0:
+        return 2;
       case DType::kQ4_1:
         return 3;
     }

@@ -28,6 +28,20 @@ inline void quantize_block_q8_0(std::span<const float> values, std::byte* block)
   }
 }
 
+// d = the value of largest magnitude / -8, as that value then is the level 0 = -8.
+inline void quantize_block_q4_0(std::span<const float> values, std::byte* block) {
+  float extreme = 0;
+  for (const float value : values) extreme = std::fabs(value) > std::fabs(extreme) ? value : extreme;
+  const float d = f16_to_f32(f32_to_f16(extreme / -8));
+  put_u16(block, f32_to_f16(d));
+  const auto level = [&](float value) {
+    return d == 0 ? 8u : static_cast<unsigned>(std::clamp(std::round(value / d) + 8, 0.0f, 15.0f));
+  };
+  for (size_t i = 0; i < 16; ++i) {
+    block[2 + i] = static_cast<std::byte>(level(values[i]) | level(values[i + 16]) << 4);
+  }
+}
+
 inline void quantize_block_q4_1(std::span<const float> values, std::byte* block) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   const float d = f16_to_f32(f32_to_f16((*high - *low) / 15));
@@ -64,6 +78,9 @@ inline std::vector<std::byte> quantize(DType dtype, std::span<const float> value
         break;
       case DType::kQ4_1:
         quantize_block_q4_1(values.subspan(i, 32), block);
+        break;
+      case DType::kQ4_0:
+        quantize_block_q4_0(values.subspan(i, 32), block);
         break;
     }
   }

@@ -114,12 +114,7 @@ static inline float weigh_row(float* scores, typename Elements::Factor* weights,
   if (seen.end < last) keep(last - kLanes, 0, seen.end - (last - kLanes));
 
   const float top_score = largest(scores, first, last);
-  const F32 shift = set1(top_score);
-  auto sum = Elements::zero_sum();
-  for (uint32_t i = first; i < last; i += kLanes) {
-    sum = Elements::store_weights(weights + i, sub(load(scores + i), shift), sum);
-  }
-  const float total = Elements::reduce(sum);
+  const float total = Elements::store_weights(weights, scores, first, last, set1(top_score));
   share = 1.0f / total;
   return top_score + log2_scalar(total);
 }

@@ -112,7 +112,7 @@ Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& sha
   const uint64_t states = uint64_t{limits.plan_limits().partials_max()} * q_heads;
   HEADWATER_RETURN_IF_ERROR(grow(partial_values_, states * shape.v_head_dim * sizeof(float)));
   HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, states * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(angles_.memory, uint64_t{limits.tokens_max} * shape.head_dim * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(grow(angles_.memory, uint64_t{limits.tokens_max} * 2 * shape.head_dim * sizeof(float)));
   angles_.positions.clear();
   angles_.positions.reserve(limits.tokens_max);
   angles_.inverse_frequencies.reserve(shape.head_dim / 2);
@@ -176,19 +176,25 @@ const float* Attention::angles_of(const ops::DeviceBatch& batch, const ops::Rope
   const std::span<float> table = angles_.memory.as<float>();
   const uint32_t half = rope.dims / 2;
   const std::span<const float> frequencies(rope.inverse_frequencies, half);
-  if (std::ranges::equal(batch.positions, angles_.positions) &&
+  if (rope.style == angles_.style && std::ranges::equal(batch.positions, angles_.positions) &&
       std::ranges::equal(frequencies, angles_.inverse_frequencies)) {
     return table.data();
   }
-  check(uint64_t{batch.tokens} * rope.dims <= table.size(), "more tokens than reserved");
+  check(uint64_t{batch.tokens} * 2 * rope.dims <= table.size(), "more tokens than reserved");
+  angles_.style = rope.style;
   angles_.positions.assign(batch.positions.begin(), batch.positions.end());
   angles_.inverse_frequencies.assign(frequencies.begin(), frequencies.end());
   for_tokens(pool_, batch.tokens, [&](uint32_t token) {
-    float* row = table.data() + uint64_t{token} * rope.dims;
+    float* cosines = table.data() + uint64_t{token} * 2 * rope.dims;
+    float* sines = cosines + rope.dims;
+    const bool adjacent = rope.style == ops::RopeStyle::kAdjacentPairs;
     for (uint32_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(batch.positions[token]) * frequencies[i];
-      row[i] = static_cast<float>(std::cos(angle));
-      row[half + i] = static_cast<float>(std::sin(angle));
+      const uint32_t first = adjacent ? 2 * i : i;
+      const uint32_t second = adjacent ? 2 * i + 1 : i + half;
+      cosines[first] = cosines[second] = static_cast<float>(std::cos(angle));
+      sines[second] = static_cast<float>(std::sin(angle));
+      sines[first] = -sines[second];
     }
   });
   return table.data();

@@ -41,7 +41,8 @@ class Attention {
   };
   // The angles of the last rope_append: the layers of a step share them.
   struct Angles {
-    Buffer memory;  // [tokens][dims]
+    Buffer memory;  // [tokens][2][dims]
+    ops::RopeStyle style{};
     std::vector<uint32_t> positions;
     std::vector<float> inverse_frequencies;
   };

@@ -89,7 +89,7 @@ struct RopeAppendCall {
   uint64_t v_stride;
   uint32_t q_heads;
   uint32_t kv_heads;
-  const float* angles;  // [token][dims]: dims / 2 cosines, then dims / 2 sines
+  const float* angles;  // [token][2][dims]: of every element the cosine, and the sine with its sign (rope-inl.h)
   uint32_t dims;
   bool adjacent;  // pairs (2i, 2i + 1); otherwise (i, i + dims / 2)
   const uint32_t* append_pages;

@@ -212,7 +212,7 @@ static inline int32_t quantize_values(const float* x, int8_t* q, BlockScale* sca
 
 #endif
 
-static void quantize(const float* x, uint64_t columns, uint32_t row, PanelBlock* panel) {
+static inline void quantize(const float* x, uint64_t columns, uint32_t row, PanelBlock* panel) {
   for (uint64_t k = 0; k < columns; k += kBlockColumns, ++panel) {
     BlockScale scale;
     const int32_t sum = quantize_values(x + k, panel->q[row], &scale);

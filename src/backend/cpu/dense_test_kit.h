@@ -10,7 +10,7 @@
 
 namespace headwater::backend::cpu {
 
-inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1};
+inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0};
 
 inline std::vector<Target> available_targets() {
   std::vector<Target> targets;

@@ -12,19 +12,25 @@
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
 
-// Weights are 2^exponents. They are summed as they are stored, so that numerator and denominator see the same
-// roundings.
+// store_weights() turns the scores [first, last), multiples of kLanes, into weights 2^(score - shift), and returns their
+// sum. They are summed as they are stored, so that numerator and denominator see the same roundings, in two chains that
+// go by a key's place in the cut: adding a weight of 0 to either changes nothing.
 struct F32Factor {
   using Factor = float;
-  using Sum = F32;
-  static Sum zero_sum() { return zero(); }
   static void store_factors(Factor* to, F32 v) { store(to, v); }
-  static Sum store_weights(Factor* to, F32 exponents, Sum sum) {
-    const F32 v = exp2_bounded(exponents);
-    store(to, v);
-    return add(sum, v);
+  static float store_weights(Factor* to, const float* scores, uint32_t first, uint32_t last, F32 shift) {
+    F32 sums[2] = {zero(), zero()};
+    const auto weigh = [&](uint32_t i, F32& sum) {
+      const F32 v = exp2_bounded(sub(load(scores + i), shift));
+      store(to + i, v);
+      sum = add(sum, v);
+    };
+    uint32_t i = first;
+    if (i < last && i / kLanes % 2 == 1) weigh(i, sums[1]), i += kLanes;
+    for (; i + 2 * kLanes <= last; i += 2 * kLanes) weigh(i, sums[0]), weigh(i + kLanes, sums[1]);
+    if (i < last) weigh(i, sums[0]);
+    return reduce_add(add(sums[0], sums[1]));
   }
-  static float reduce(Sum sum) { return reduce_add(sum); }
 };
 
 struct F32Elements : F32Factor {
@@ -51,7 +57,6 @@ struct Bf16Elements {
   using Stored = uint16_t;
   using Factor = uint16_t;
   using Loaded = __m512i;
-  using Sum = __m256;
   static constexpr uint32_t kStep = 2;
   static Loaded load_step(const Stored* from) { return _mm512_loadu_si512(from); }
   static F32 step(F32 sum, Loaded v, const Factor* factors) {
@@ -60,14 +65,33 @@ struct Bf16Elements {
     return _mm512_dpbf16_ps(sum, (__m512bh)v, (__m512bh)_mm512_set1_epi32(pair));
   }
   static void narrow(Stored* to, F32 v) { store_bf16(to, v); }
-  static Sum zero_sum() { return _mm256_setzero_ps(); }
   static void store_factors(Factor* to, F32 v) { store_bf16(to, v); }
-  static Sum store_weights(Factor* to, F32 exponents, Sum sum) {
-    const __m256bh narrowed = _mm512_cvtneps_pbh(exp2_rough(exponents));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)narrowed);
-    return _mm256_dpbf16_ps(sum, narrowed, (__m256bh)_mm256_set1_epi16(0x3f80));  // times 1
+  static float store_weights(Factor* to, const float* scores, uint32_t first, uint32_t last, F32 shift) {
+    const auto weight = [&](uint32_t i) { return exp2_rough(sub(load(scores + i), shift)); };
+    F32 sums[2] = {zero(), zero()};
+    // Thirty-two weights at once; a vector that has no partner inside [first, last) is summed beside zeros.
+    const auto add_to = [](F32& sum, __m512bh narrowed) {
+      sum = _mm512_dpbf16_ps(sum, narrowed, (__m512bh)_mm512_set1_epi16(0x3f80));  // times 1
+    };
+    const auto weigh_half = [&](uint32_t i) {
+      const F32 v = weight(i);
+      store_bf16(to + i, v);
+      const bool low = i / kLanes % 2 == 0;
+      add_to(sums[i / (2 * kLanes) % 2], low ? _mm512_cvtne2ps_pbh(zero(), v) : _mm512_cvtne2ps_pbh(v, zero()));
+    };
+    const auto weigh_pair = [&](uint32_t i, F32& sum) {
+      const __m512bh narrowed = _mm512_cvtne2ps_pbh(weight(i + kLanes), weight(i));
+      _mm512_storeu_si512(to + i, (__m512i)narrowed);
+      add_to(sum, narrowed);
+    };
+    uint32_t i = first;
+    if (i < last && i / kLanes % 2 == 1) weigh_half(i), i += kLanes;
+    if (i + 2 * kLanes <= last && i / (2 * kLanes) % 2 == 1) weigh_pair(i, sums[1]), i += 2 * kLanes;
+    for (; i + 4 * kLanes <= last; i += 4 * kLanes) weigh_pair(i, sums[0]), weigh_pair(i + 2 * kLanes, sums[1]);
+    for (; i + 2 * kLanes <= last; i += 2 * kLanes) weigh_pair(i, sums[i / (2 * kLanes) % 2]);
+    if (i < last) weigh_half(i);
+    return reduce_add(add(sums[0], sums[1]));
   }
-  static float reduce(Sum sum) { return reduce_add(_mm512_zextps256_ps512(sum)); }
 };
 
 #else

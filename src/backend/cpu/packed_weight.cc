@@ -20,7 +20,14 @@ struct BlockLayout {
 };
 
 BlockLayout block_layout(DType dtype) {
-  return dtype == DType::kQ8_0 ? BlockLayout{1, 8} : BlockLayout{2, 4};
+  switch (dtype) {
+    case DType::kQ8_0:
+      return {1, 8};
+    case DType::kQ4_0:
+      return {1, 4};
+    default:
+      return {2, 4};
+  }
 }
 
 uint64_t bytes_of_group(DType dtype, uint64_t columns) {

@@ -4,6 +4,7 @@
 //
 //   plain types   values   [columns][16]
 //   Q8_0          scales   [blocks] of d[16]              bytes    [blocks][8][16][4], each q + 128
+//   Q4_0          scales   [blocks] of d[16]              nibbles  [blocks][4][16][4]
 //   Q4_1          scales   [blocks] of d[16], m[16]       nibbles  [blocks][4][16][4]
 //
 // where a block is 32 columns and scales stay f16. A 64-byte vector is thus 16 features x 4 consecutive columns, what

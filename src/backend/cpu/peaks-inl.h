@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/attention-inl.h"
+#include "backend/cpu/bytes-inl.h"
 #include "backend/cpu/peaks.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
@@ -26,6 +27,24 @@ static inline void repeat_weights(const PeakBuffers& buffers, uint32_t repeats) 
     weigh_row<Bf16Elements>(buffers.scores, weights, {0, kPeakKeys}, 0, kPeakKeys, 0, share);
     buffers.scores[0] = share;
   }
+}
+
+// The dot products of quantised weights, eight chains side by side, `repeats` times.
+static constexpr uint32_t kByteChains = 8;
+static constexpr uint32_t kByteMultiplyAdds = kByteChains * kLanes * 4;
+static inline void repeat_byte_dots(const PeakBuffers& buffers, uint32_t repeats) {
+  const Bytes weight = load_bytes(reinterpret_cast<const uint8_t*>(buffers.keys));
+  const auto* x = reinterpret_cast<const int8_t*>(buffers.keys);
+  I32 dots[kByteChains];
+#pragma GCC unroll 8
+  for (I32& dot : dots) dot = dots_begin<true>(0);
+  for (uint32_t i = 0; i < repeats; ++i) {
+#pragma GCC unroll 8
+    for (uint32_t chain = 0; chain < kByteChains; ++chain)
+      dots[chain] = dots_add<true>(dots[chain], weight, x + 4 * chain);
+  }
+#pragma GCC unroll 8
+  for (uint32_t chain = 0; chain < kByteChains; ++chain) store(buffers.scores + chain * kLanes, to_f32(dots[chain]));
 }
 
 // Reads bytes (a multiple of 256) once; the sum keeps the loads.

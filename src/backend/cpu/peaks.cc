@@ -77,6 +77,9 @@ ops::Peaks measure_peaks(Target target, ThreadPool& pool, uint32_t group) {
   peaks.multiply_adds_flat_per_s = dots(std::min(group, kernels.rows_tile), 400);
   peaks.weights_per_s =
       rate(pool, double{kPeakKeys} * 2000, [&](uint32_t worker) { kernels.weights(buffers(worker), 2000); });
+  constexpr uint32_t kByteRepeats = 4000;
+  peaks.byte_multiply_adds_per_s = rate(pool, double{kByteRepeats} * kernels.byte_multiply_adds,
+                                        [&](uint32_t worker) { kernels.byte_dots(buffers(worker), kByteRepeats); });
   peaks.cache_bytes_per_s = read(kCacheBytes, 40);
   peaks.memory_bytes_per_s = read(kMemoryBytes, 1);
   return peaks;

@@ -14,7 +14,7 @@ inline constexpr uint32_t kPeakKeys = 64;
 inline constexpr uint32_t kPeakWidth = 64;
 
 struct PeakBuffers {   // of one worker, all in L1
-  std::byte* keys;     // [kPeakWidth / 2][kPeakKeys][2] bf16
+  std::byte* keys;     // [kPeakWidth / 2][kPeakKeys][2] bf16; bytes for byte_dots
   std::byte* factors;  // [kRowsTileMax][kPeakWidth], or [kPeakKeys] weights
   float* scores;       // [kRowsTileMax][kPeakKeys]
 };
@@ -23,6 +23,8 @@ struct PeakKernels {
   uint32_t rows_tile;  // rows of a full pass
   void (*dots)(const PeakBuffers& buffers, uint32_t rows, uint32_t repeats);
   void (*weights)(const PeakBuffers& buffers, uint32_t repeats);
+  uint32_t byte_multiply_adds;  // of a repeat of byte_dots
+  void (*byte_dots)(const PeakBuffers& buffers, uint32_t repeats);
   float (*read)(const std::byte* data, uint64_t bytes);
 };
 

@@ -130,6 +130,7 @@ int run(const char* name, uint32_t threads) {
   print_shape(*target, *pool, DType::kQ4_1, 576, 1536, 30);
   print_shape(*target, *pool, DType::kQ4_1, 1536, 576, 180);
   print_shape(*target, *pool, DType::kQ8_0, 49152, 576, 1);
+  print_shape(*target, *pool, DType::kQ4_0, 1536, 576, 30);
   print_shape(*target, *pool, DType::kBF16, 576, 1536, 30);
   return 0;
 }

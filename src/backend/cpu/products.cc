@@ -28,6 +28,8 @@ StepKernels::Products kernel(const StepKernels& kernels, DType dtype) {
       return kernels.q8_0;
     case DType::kQ4_1:
       return kernels.q4_1;
+    case DType::kQ4_0:
+      return kernels.q4_0;
   }
   check(false, "a weight without a kernel");
   return nullptr;
@@ -37,12 +39,21 @@ uint64_t panel_bytes(uint64_t rows, uint64_t columns) {
   return (rows + kPanelRows - 1) / kPanelRows * (columns / kBlockColumns) * sizeof(PanelBlock);
 }
 
+constexpr uint64_t kScratchValuesBytes = kBlockColumns * kGroupFeatures;  // of a block
+constexpr uint64_t kScratchScalesBytes = 2 * kGroupFeatures * sizeof(float);
+
 }  // namespace
 
 Status Products::reserve(uint32_t rows, uint64_t columns) {
   const uint64_t bytes = panel_bytes(rows, columns);
   if (bytes > panels_.size()) {
     HEADWATER_ASSIGN_OR_RETURN(panels_, Buffer::create(bytes));
+  }
+  const uint64_t blocks = columns / kBlockColumns;
+  if (blocks > scratch_blocks_) {
+    HEADWATER_ASSIGN_OR_RETURN(scratch_,
+                               Buffer::create(pool_.size() * blocks * (kScratchValuesBytes + kScratchScalesBytes)));
+    scratch_blocks_ = blocks;
   }
   return {};
 }
@@ -64,13 +75,13 @@ void Products::run(const ops::MatmulParams& params) {
   const uint32_t groups_per_task = (groups + tasks_wanted - 1) / tasks_wanted;
   uint32_t tasks = 0;
   for (const ops::Product& product : params.products) tasks += pieces(product, groups_per_task);
-  pool_.run(tasks, [&](uint32_t task, uint32_t) {
+  pool_.run(tasks, [&](uint32_t task, uint32_t worker) {
     size_t p = 0;
     for (; task >= pieces(params.products[p], groups_per_task); ++p)
       task -= pieces(params.products[p], groups_per_task);
     const uint32_t begin = task * groups_per_task;
     const uint32_t end = std::min(begin + groups_per_task, packed(params.products[p]).groups());
-    run_groups(params.x, params.products[p], begin, end);
+    run_groups(params.x, params.products[p], begin, end, worker);
   });
 }
 
@@ -92,7 +103,8 @@ void Products::quantize(const ops::Matrix& x) {
   }
 }
 
-void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end) const {
+void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end,
+                          uint32_t worker) const {
   const PackedWeight& weight = packed(product);
   const uint32_t feature = begin * kGroupFeatures;
   ProductTask task;
@@ -105,6 +117,9 @@ void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uin
   task.x = x.data;
   task.x_stride = x.stride;
   task.bias = product.bias == nullptr ? nullptr : product.bias + feature;
+  std::byte* values = scratch_.data() + worker * scratch_blocks_ * (kScratchValuesBytes + kScratchScalesBytes);
+  std::byte* scales = values + scratch_blocks_ * kScratchValuesBytes;
+  task.scratch = {reinterpret_cast<int8_t*>(values), reinterpret_cast<float*>(scales)};
   task.out = product.out.data + feature;
   task.out_stride = product.out.stride;
   kernel(kernels_, weight.dtype())(task);

@@ -20,11 +20,14 @@ class Products {
 
  private:
   void quantize(const ops::Matrix& x);
-  void run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end) const;
+  void run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end,
+                  uint32_t worker) const;
 
   const StepKernels& kernels_;
   ThreadPool& pool_;
-  Buffer panels_;  // PanelBlock [ceil(rows / 8)][columns / 32]
+  Buffer panels_;   // PanelBlock [ceil(rows / 16)][columns / 32]
+  Buffer scratch_;  // a ProductScratch a worker
+  uint64_t scratch_blocks_ = 0;
 };
 
 }  // namespace headwater::backend::cpu

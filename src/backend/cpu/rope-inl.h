@@ -7,15 +7,31 @@
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
 
-static inline void rotate(float* to, const float* from, const float* angles, uint32_t dims, bool adjacent) {
+// The elements that [i, i + kLanes) are rotated with.
+static inline F32 partners(const float* from, uint32_t i, uint32_t half, bool adjacent) {
+  if (!adjacent) return load(from + (i < half ? i + half : i - half));
+#if defined(__AVX2__)
+  return swap_pairs(load(from + i));
+#else
+  return load(from + (i ^ 1));
+#endif
+}
+
+// angles: [2][dims], the cosine of every element and its sine, negative for the first of a pair:
+//   x' = x cos - y sin,  y' = y cos + x sin
+static inline void rotate(float* values, const float* angles, uint32_t dims, bool adjacent) {
   const uint32_t half = dims / 2;
-  const uint32_t stride = adjacent ? 2 : 1;       // from one pair to the next
-  const uint32_t distance = adjacent ? 1 : half;  // inside a pair
-  for (uint32_t i = 0; i < half; ++i) {
-    const float x = from[i * stride];
-    const float y = from[i * stride + distance];
-    to[i * stride] = x * angles[i] - y * angles[half + i];
-    to[i * stride + distance] = x * angles[half + i] + y * angles[i];
+  const float* sines = angles + dims;
+  float from[kHeadDimMax];
+  __builtin_memcpy(from, values, dims * sizeof(float));
+  const uint32_t whole = half % kLanes == 0 ? dims : 0;
+  for (uint32_t i = 0; i < whole; i += kLanes) {
+    const F32 turned = mul(partners(from, i, half, adjacent), load(sines + i));
+    store(values + i, add(mul(load(from + i), load(angles + i)), turned));
+  }
+  for (uint32_t i = whole; i < dims; ++i) {
+    const uint32_t partner = adjacent ? i ^ 1 : i < half ? i + half : i - half;
+    values[i] = from[i] * angles[i] + from[partner] * sines[i];
   }
 }
 
@@ -29,8 +45,9 @@ static inline void append_head(const RopeAppendCall& call, uint32_t slot, const 
   const uint32_t value_width = call.pages.value_width;
   typename Elements::Stored narrow[kHeadDimMax];
   for (uint32_t i = 0; i < key_width; i += kLanes) Elements::narrow(narrow + i, load(key + i));
-  for (uint32_t i = 0; i < key_width; ++i) {
-    block[(uint64_t{i} / kStep * page_size + slot) * kStep + i % kStep] = narrow[i];
+  auto* keys = block + uint64_t{slot} * kStep;
+  for (uint32_t i = 0; i < key_width; i += kStep, keys += uint64_t{page_size} * kStep) {
+    __builtin_memcpy(keys, narrow + i, kStep * sizeof(*keys));
   }
   auto* values = block + uint64_t{page_size} * key_width + uint64_t{slot / kStep} * value_width * kStep + slot % kStep;
   for (uint32_t i = 0; i < value_width; i += kLanes) Elements::narrow(narrow + i, load(value + i));
@@ -40,12 +57,12 @@ static inline void append_head(const RopeAppendCall& call, uint32_t slot, const 
 template <typename Elements>
 static inline void append_token(const RopeAppendCall& call, uint32_t token) {
   const uint32_t width = call.pages.key_width;
-  const float* angles = call.angles + uint64_t{token} * call.dims;
+  const float* angles = call.angles + uint64_t{token} * 2 * call.dims;
   for (uint32_t head = 0; head < call.kv_heads; ++head) {
     const float* k = call.k + token * call.k_stride + uint64_t{head} * width;
     float rotated[kHeadDimMax];
     for (uint32_t i = 0; i < width; i += kLanes) store(rotated + i, load(k + i));
-    rotate(rotated, k, angles, call.dims, call.adjacent);
+    rotate(rotated, angles, call.dims, call.adjacent);
     std::byte* block =
         call.pages.data + call.append_pages[token] * call.pages.page_bytes + head * call.pages.head_bytes;
     append_head<Elements>(call, call.append_slots[token], rotated,
@@ -56,8 +73,9 @@ static inline void append_token(const RopeAppendCall& call, uint32_t token) {
 
 static inline void rope_append_token(const RopeAppendCall& call, uint32_t token) {
   float* q = call.q + token * call.q_stride;
+  const float* angles = call.angles + uint64_t{token} * 2 * call.dims;
   for (uint32_t head = 0; head < call.q_heads; ++head, q += call.pages.key_width) {
-    rotate(q, q, call.angles + uint64_t{token} * call.dims, call.dims, call.adjacent);
+    rotate(q, angles, call.dims, call.adjacent);
   }
   if (call.append_pages[token] == kNoPage) return;
   switch (call.pages.element) {

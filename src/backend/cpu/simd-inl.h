@@ -58,6 +58,9 @@ static inline F32 load_first(const float* from, uint32_t count) {  // the other 
 static inline void store(float* to, F32 v) {
   _mm512_storeu_ps(to, v);
 }
+static inline F32 swap_pairs(F32 v) {  // lanes 2 i and 2 i + 1 exchanged
+  return _mm512_permute_ps(v, 0xb1);
+}
 static inline void store_first(float* to, F32 v, uint32_t count) {
   _mm512_mask_storeu_ps(to, first_mask(count), v);
 }
@@ -158,6 +161,9 @@ static inline F32 load_first(const float* from, uint32_t count) {
 }
 static inline void store(float* to, F32 v) {
   _mm256_storeu_ps(to, v);
+}
+static inline F32 swap_pairs(F32 v) {
+  return _mm256_permute_ps(v, 0xb1);
 }
 static inline void store_first(float* to, F32 v, uint32_t count) {
   _mm256_maskstore_ps(to, first_mask(count), v);

@@ -16,6 +16,9 @@ extern const StepKernels kStepKernels;
 namespace avx512_bf16 {
 extern const StepKernels kStepKernels;
 }
+namespace avx512_amx {
+extern const StepKernels kStepKernels;
+}
 
 const StepKernels& step_kernels(Target target) {
   switch (target) {
@@ -26,8 +29,9 @@ const StepKernels& step_kernels(Target target) {
     case Target::kAvx512:
       return avx512::kStepKernels;
     case Target::kAvx512Bf16:
-    case Target::kAvx512Amx:
       return avx512_bf16::kStepKernels;
+    case Target::kAvx512Amx:
+      return avx512_amx::kStepKernels;
   }
   check(false, "a target without kernels");
   return scalar::kStepKernels;

@@ -11,16 +11,22 @@ enum class Target : uint8_t;
 
 constexpr uint32_t kGroupFeatures = 16;  // output features that a weight interleaves (packed_weight.h)
 constexpr uint32_t kBlockColumns = 32;   // columns that share scales
-constexpr uint32_t kPanelRows = 8;       // rows of activations that are stored together
+constexpr uint32_t kPanelRows = 16;      // rows of activations that are stored together
 
-// Thirty-two columns of eight rows of quantised activations: x = scale * q, q in [-127, 127] rounded to nearest even
-// with scale = max|x| / 127. A panel is columns / 32 of these in a row; T rows take ceil(T / 8) panels. A value that is
+// Thirty-two columns of sixteen rows of quantised activations: x = scale * q, q in [-127, 127] rounded to nearest even
+// with scale = max|x| / 127. A panel is columns / 32 of these in a row; T rows take ceil(T / 16) panels. A value that is
 // not finite makes its scale NaN or infinite, so it reaches the output.
 struct PanelBlock {
   int8_t q[kPanelRows][kBlockColumns];
   float scale[kPanelRows];
   float sum[kPanelRows];     // scale * sum of q: what an offset m of the weight multiplies
   int32_t bias[kPanelRows];  // -128 * sum of q: undoes the + 128 of stored bytes
+};
+
+// What a product may write of its worker's own memory: one group of a weight, decoded (byte_tiles-inl.h).
+struct ProductScratch {
+  int8_t* values;  // [columns / 32][8][64], aligned to 64 bytes
+  float* scales;   // [columns / 32][2][16]
 };
 
 // Products of some groups of one weight with all rows.
@@ -34,12 +40,14 @@ struct ProductTask {
   const float* x;            // [T, columns] for plain weights
   uint64_t x_stride;
   const float* bias;  // [features] or null
-  float* out;         // [T, features], feature 0 of the first group in column 0
+  ProductScratch scratch;
+  float* out;  // [T, features], feature 0 of the first group in column 0
   uint64_t out_stride;
 };
 
 struct StepKernels {
   using Products = void (*)(const ProductTask& task);
+  Products q4_0;
   Products q4_1;
   Products q8_0;
   Products f32;

@@ -23,10 +23,11 @@ std::string available_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// CPUID leaf 7: AMX-BF16 and AMX-TILE (GCC 12 and Clang 14 cannot ask by name).
+// CPUID leaf 7: AMX-BF16, AMX-TILE and AMX-INT8 (GCC 12 and Clang 14 cannot ask by name).
 bool has_amx() {
+  constexpr unsigned kBits = 1u << 22 | 1u << 24 | 1u << 25;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0 && (d & (1u << 24)) != 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBits) == kBits;
 }
 
 // Tile data makes a thread's saved state 8 KiB larger; Linux wants to be asked once for the process.

@@ -21,7 +21,7 @@ enum class Target : uint8_t {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // + AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  // + AVX-512 VNNI, BF16
-  kAvx512Amx,   // + AMX tiles with BF16, which the system must also grant to the process
+  kAvx512Amx,   // + AMX tiles with BF16 and INT8, which the system must also grant to the process
 };
 
 const char* to_string(Target target);
