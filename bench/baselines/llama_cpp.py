@@ -7,6 +7,9 @@ that is a must was missed; 2: a program failed, or a cell did not run what its n
 A cell is one program run per sample on each side. llama.cpp runs once per option (flash attention on and off) and its
 best option counts. Its `-pps -kvu` keeps one copy of a shared prompt in one KV buffer. `-pps` alone copies the prompt's
 KV into every sequence, so a decode step reads one copy per sequence: that is its arm with nothing shared.
+
+Run it on a quiet machine: the share of the cores that other work took is recorded, and llama.cpp, whose threads wait
+for each other in loops, loses far more than that share.
 """
 
 import argparse
@@ -96,7 +99,7 @@ def our_command(program, cell, model, threads):
 def our_sample(cell, text):
     """The arm's line and the summary; an arm that shared something else than its cell says is an error."""
     lines = json_lines(text)
-    arms = [line for line in lines if line.get("arm") == "auto"]
+    arms = [line for line in lines if line.get("arm") == "auto" and "kind" not in line]  # kinds of work have lines too
     if len(arms) != 1 or not lines[-1].get("summary"):
         raise MeasureError(f"{cell.name}: one line of arm auto and a summary expected, got: {text[:500]}")
     path, members = ("shared", cell.batch) if cell.shared else ("flat", 0)
@@ -139,8 +142,32 @@ def peer_sample(cell, text):
     return lines[0]["speed_tg"]
 
 
+def cpu_seconds(stat, ticks_per_s):
+    """Seconds that the cores were busy, time stolen by the hypervisor included, from the text of /proc/stat."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, stat.split("\n")[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / ticks_per_s
+
+
+class OtherWork:
+    """The share of the cores that neither side used since this was created."""
+
+    def __init__(self):
+        self.start = self.now()
+
+    @staticmethod
+    def now():
+        times = os.times()
+        busy = cpu_seconds(pathlib.Path("/proc/stat").read_text(), os.sysconf("SC_CLK_TCK"))
+        return busy - sum(times[:4]), times.elapsed  # ours: this program's and its children's
+
+    def share(self):
+        (busy, elapsed), (busy_before, elapsed_before) = self.now(), self.start
+        return max(busy - busy_before, 0) / (elapsed - elapsed_before) / os.cpu_count()
+
+
 def measure(cell, arguments, peer_folder):
     """Samples of both sides, interleaved: ours, theirs with each option, ours, ..."""
+    others = OtherWork()
     result = {"cell": cell.name, "title": cell.title, "must": cell.must, "aim": cell.aim, "batch": cell.batch,
               "shared_tokens": cell.shared, "prompt_tokens": cell.prompt, "max_tokens": cell.generate,
               "metric": f"{cell.metric}_tokens_per_s", "ours": [],
@@ -156,7 +183,8 @@ def measure(cell, arguments, peer_folder):
         print(f"{cell.name} {rep + 1}/{arguments.reps}: ours {result['ours'][-1]:.1f}, theirs {theirs} tokens/s",
               file=sys.stderr, flush=True)
     return result | {key: arm[key] for key in ("path", "groups", "members", "shared_pages")} | {
-        key: run[key] for key in ("target", "memory_bytes_per_s")} | llama_cpp_record.verdict(result)
+        key: run[key] for key in ("target", "memory_bytes_per_s")} | {"others_cpu_share": others.share()} | (
+        llama_cpp_record.verdict(result))
 
 
 def commit():
@@ -172,6 +200,7 @@ def summary_of(results, arguments, peer_folder, processor):
             "processor_name": processor["name"], "cores": processor["cores"], "threads": arguments.threads,
             "target": results[-1]["target"],
             "memory_bytes_per_s": max(result["memory_bytes_per_s"] for result in results),
+            "others_cpu_share": max(result["others_cpu_share"] for result in results),
             "model": pathlib.Path(arguments.model).name, "reps": arguments.reps,
             "peer": llama_cpp_build.describe(peer_folder),
             "missed": [result["cell"] for result in results if result["ok"] == "no"]}

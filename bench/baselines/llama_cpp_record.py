@@ -20,7 +20,7 @@ def spread(samples):
 
 def table(results):
     rows = ["| cell | ours tokens/s | llama.cpp's best tokens/s | ratio of medians | paired ratios | must / aim | ok? |",
-            "|---|---|---|---|---|---|---|"]
+            "|---" * 7 + "|"]
     for result in results:
         best = result["best"]
         grade = {"aim": "yes, aim", "must": "yes", "no": "**missed**"}[result["ok"]]
@@ -47,7 +47,8 @@ def page(results, summary):
 `{summary['command']}` at commit {summary['commit']}, {summary['date']}. {summary['processor_name']}
 ({summary['processor']}: vendor, family, model), {summary['cores']} cores, {summary['threads']} threads on both sides,
 target {summary['target']}, memory {summary['memory_bytes_per_s'] / 1e9:.1f} GB/s. Model `{summary['model']}`.
-{summary['reps']} samples a cell, runs of both sides interleaved: median (min..max).
+{summary['reps']} samples a cell, runs of both sides interleaved: median (min..max). Other work took at most
+{summary['others_cpu_share']:.0%} of the cores while a cell ran.
 
 {table(results)}
 

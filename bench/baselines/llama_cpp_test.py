@@ -22,15 +22,15 @@ BENCH_LINE = ('{"build_commit": "0c1e570", "n_threads": 2, "type_k": "f16", "n_g
 BATCHED_LINE = ('\n{"n_kv_max": 4096, "flash_attn": 0, "is_pp_shared": 1, "pp": 2048, "tg": 32, "pl": %d, "n_kv": %d, '
                 '"t_pp": 2.294018, "speed_pp": 111.594589, "t_tg": 1.982120, "speed_tg": 16.144329}\n\n')
 CPUINFO = ("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 207\n"
-           "model name\t: Intel(R) Xeon(R) Processor\nflags\t\t: fpu avx avx2 fma f16c bmi2 avx512f avx512cd avx512vl avx512dq "
-           "avx512bw avx512_vnni avx512_fp16\n\n"
-           "processor\t: 1\nvendor_id\t: GenuineIntel\n\n")
+           "model name\t: Intel(R) Xeon(R) Processor\nflags\t\t: fpu avx avx2 fma f16c bmi2 avx512f avx512cd avx512vl "
+           "avx512dq avx512bw avx512_vnni avx512_fp16\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n\n")
+OUR_SUMMARY = '{"summary":true,"target":"avx512_amx","threads":2,"memory_bytes_per_s":3e10}'
 
 
 def our_lines(**fields):
     arm = {"arm": "auto", "batch": 8, "path": "shared", "members": 8, "groups": 1, "shared_pages": 64,
            "decode_tokens_per_s": 400.0, "prefill_tokens_per_s": 900.0} | fields
-    return json.dumps(arm) + "\n" + '{"summary":true,"target":"avx512_amx","threads":2,"memory_bytes_per_s":3e10}\n'
+    return f'{{"kind":"embed","ms":0.006,"arm":"auto"}}\n{json.dumps(arm)}\n{OUR_SUMMARY}\n'
 
 
 def result_of(ours, on, off, name="shared-2048-b8"):
@@ -103,7 +103,7 @@ class Verdicts(unittest.TestCase):
 
     def test_a_missed_must_is_named_and_sets_the_exit_code(self):
         def measured(cell, arguments, folder):
-            run = {"target": "avx512_amx", "memory_bytes_per_s": 3e10}
+            run = {"target": "avx512_amx", "memory_bytes_per_s": 3e10, "others_cpu_share": 0.02}
             return result_of([299.0], [100.0], [90.0], cell.name) | run
 
         peer = {"version": "version: 1", "options": {"GGML_AVX": "ON"}, "flags": "-O3", "barrier": True}
@@ -121,6 +121,12 @@ class Verdicts(unittest.TestCase):
         self.assertIn("| `-fa on` 100.0 (100.0..100.0) | 2.99 | 2.99..2.99 | 3 / 5 | **missed** |", text)
         self.assertEqual([line.get("summary", False) for line in lines], [False, False, True])
         self.assertEqual(lines[-1]["missed"], ["shared-2048-b8"])
+
+
+class Load(unittest.TestCase):
+    def test_busy_time_counts_steal_and_leaves_idle_out(self):
+        stat = "cpu  100 20 3 5000 700 4 5 6 0 0\ncpu0 50 10 1 2500 350 2 2 3 0 0\n"
+        self.assertEqual(llama_cpp.cpu_seconds(stat, 100), 1.38)
 
 
 class Build(unittest.TestCase):
