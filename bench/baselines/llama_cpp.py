@@ -2,14 +2,15 @@
 """headwater and llama.cpp on this machine's CPU: same model file, same threads, runs interleaved cell by cell.
 
 Writes docs/benchmarks/cpu-<processor>.md and .json (JSON lines, the last with "summary": true). Exit code 1: a ratio
-that is a must was missed; 2: a program failed, or a cell did not run what its name says (a shared one shares nothing).
+that is a must was missed, or other work took more than a tenth of the cores while a cell ran; 2: a program failed, or a
+cell did not run what its name says (a shared one shares nothing).
 
 A cell is one program run per sample on each side. llama.cpp runs once per option (flash attention on and off) and its
 best option counts. Its `-pps -kvu` keeps one copy of a shared prompt in one KV buffer. `-pps` alone copies the prompt's
 KV into every sequence, so a decode step reads one copy per sequence: that is its arm with nothing shared.
 
-Run it on a quiet machine: the share of the cores that other work took is recorded, and llama.cpp, whose threads wait
-for each other in loops, loses far more than that share.
+Run it on a quiet machine: llama.cpp, whose threads wait for each other in loops, loses far more than the share of the
+cores that other work takes.
 """
 
 import argparse
@@ -203,7 +204,8 @@ def summary_of(results, arguments, peer_folder, processor):
             "others_cpu_share": max(result["others_cpu_share"] for result in results),
             "model": pathlib.Path(arguments.model).name, "reps": arguments.reps,
             "peer": llama_cpp_build.describe(peer_folder),
-            "missed": [result["cell"] for result in results if result["ok"] == "no"]}
+            "missed": [result["cell"] for result in results if result["ok"] == "no"],
+            "disturbed": [result["cell"] for result in results if llama_cpp_record.is_disturbed(result)]}
 
 
 def write(arguments, results, summary):
@@ -226,7 +228,7 @@ def parse(words):
     parser = argparse.ArgumentParser(description="Compares headwater with llama.cpp on this machine's CPU.")
     parser.add_argument("--reps", type=int, help="samples of each cell and side (default 5)")
     parser.add_argument("--quick", action="store_true",
-                        help=f"one sample of {', '.join(QUICK)}; a missed must does not set the exit code")
+                        help=f"one sample of {', '.join(QUICK)}; what it finds does not set the exit code")
     parser.add_argument("--only", metavar="NAME,..", help="these cells: " + ", ".join(cell.name for cell in CELLS))
     parser.add_argument("--json", metavar="FILE", help="JSON lines also into FILE, - for standard output")
     parser.add_argument("--out", metavar="FOLDER", help="folder of the record (default docs/benchmarks; with --quick "
@@ -259,9 +261,10 @@ def main(words):
         print(f"error: {failure}", file=sys.stderr)
         return 2
     write(arguments, results, summary)
-    if summary["missed"]:
-        print(f"missed: {', '.join(summary['missed'])}", file=sys.stderr)
-    return 1 if summary["missed"] and not arguments.quick else 0
+    findings = llama_cpp_record.findings(summary)
+    for finding in findings:
+        print(finding, file=sys.stderr)
+    return 1 if findings and not arguments.quick else 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import statistics
 
 import llama_cpp_build
 
+OTHERS_CPU_SHARE_MAX = 0.1  # of the cores, taken by other work; a cell above it was not measured on a quiet machine
+
 
 def verdict(result):
     """The peer's best option, the ratio of medians, the spread of paired ratios, and what they are worth."""
@@ -14,16 +16,33 @@ def verdict(result):
     return {"best": best, "ratio": ratio, "ratio_min": min(pairs), "ratio_max": max(pairs), "ok": grade}
 
 
+def is_disturbed(result):
+    return result["others_cpu_share"] > OTHERS_CPU_SHARE_MAX
+
+
+def findings(summary):
+    """What is wrong with the run, a sentence each: missed musts, disturbed cells."""
+    sentences = []
+    if summary["missed"]:
+        sentences.append(f"Missed: {', '.join(summary['missed'])}.")
+    if summary["disturbed"]:
+        sentences.append(f"Other work took more than {OTHERS_CPU_SHARE_MAX:.0%} of the cores, no valid record: "
+                         f"{', '.join(summary['disturbed'])}.")
+    return sentences
+
+
 def spread(samples):
     return f"{statistics.median(samples):,.1f} ({min(samples):,.1f}..{max(samples):,.1f})"
 
 
 def table(results):
-    rows = ["| cell | ours tokens/s | llama.cpp's best tokens/s | ratio of medians | paired ratios | must / aim | ok? |",
+    rows = ["| cell | ours tokens/s | theirs, best option | ratio of medians | paired ratios | must / aim | ok? |",
             "|---" * 7 + "|"]
     for result in results:
         best = result["best"]
         grade = {"aim": "yes, aim", "must": "yes", "no": "**missed**"}[result["ok"]]
+        if is_disturbed(result):
+            grade += f", but other work took {result['others_cpu_share']:.0%}"
         rows.append(f"| {result['title']} | {spread(result['ours'])} | `{best}` {spread(result['theirs'][best])} "
                     f"| {result['ratio']:.2f} | {result['ratio_min']:.2f}..{result['ratio_max']:.2f} "
                     f"| {result['must']:g} / {result['aim']:g} | {grade} |")
@@ -40,7 +59,7 @@ def options_table(results):
 
 def page(results, summary):
     """The Markdown page."""
-    peer, missed = summary["peer"], summary["missed"]
+    peer = summary["peer"]
     options = " ".join(f"-D{name}={value}" for name, value in peer["options"].items())
     return f"""# headwater and llama.cpp on a CPU: {summary['processor']}
 
@@ -52,7 +71,7 @@ target {summary['target']}, memory {summary['memory_bytes_per_s'] / 1e9:.1f} GB/
 
 {table(results)}
 
-{"Missed: " + ", ".join(missed) + "." if missed else "No must is missed."}
+{" ".join(findings(summary)) or "No must is missed."}
 
 What the columns compare:
 

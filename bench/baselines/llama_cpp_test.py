@@ -36,7 +36,7 @@ def our_lines(**fields):
 def result_of(ours, on, off, name="shared-2048-b8"):
     cell = CELLS[name]
     result = {"cell": name, "title": cell.title, "must": cell.must, "aim": cell.aim, "ours": ours,
-              "theirs": {"-fa on": on, "-fa off": off}}
+              "others_cpu_share": 0.02, "target": "avx512_amx", "memory_bytes_per_s": 3e10, "theirs": {"-fa on": on, "-fa off": off}}
     return result | llama_cpp_record.verdict(result)
 
 
@@ -101,26 +101,32 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(result_of([500], [100], [90])["ok"], "aim")
         self.assertEqual(result_of([299], [100], [90])["ok"], "no")
 
-    def test_a_missed_must_is_named_and_sets_the_exit_code(self):
-        def measured(cell, arguments, folder):
-            run = {"target": "avx512_amx", "memory_bytes_per_s": 3e10, "others_cpu_share": 0.02}
-            return result_of([299.0], [100.0], [90.0], cell.name) | run
-
+    def run_main(self, words, **changes):
+        """Exit code, page, lines and errors of a run whose cells all measured 2.99 times the peer."""
         peer = {"version": "version: 1", "options": {"GGML_AVX": "ON"}, "flags": "-O3", "barrier": True}
-        with (tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(llama_cpp, "measure", measured),
-              unittest.mock.patch.object(llama_cpp_build, "describe", lambda _: peer),
-              unittest.mock.patch.object(llama_cpp, "commit", lambda: "abc"),
-              contextlib.redirect_stderr(io.StringIO()) as errors):
-            words = ["--only", "shared-2048-b8,prefill-512", "--peer-build", folder, "--out", folder]
-            self.assertEqual(llama_cpp.main(words), 1)
-            self.assertEqual(llama_cpp.main([*words, "--quick"]), 0)
+        patch = unittest.mock.patch.object
+        with (tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as errors,
+              patch(llama_cpp, "measure", lambda cell, *_: result_of([299.0], [100.0], [90.0], cell.name) | changes),
+              patch(llama_cpp_build, "describe", lambda _: peer), patch(llama_cpp, "commit", lambda: "abc")):
+            code = llama_cpp.main([*words, "--peer-build", folder, "--out", folder])
             [page] = pathlib.Path(folder).glob("cpu-*.md")
             lines = [json.loads(line) for line in page.with_suffix(".json").read_text().splitlines()]
-            text = page.read_text()
-        self.assertIn("missed: shared-2048-b8\n", errors.getvalue())
-        self.assertIn("| `-fa on` 100.0 (100.0..100.0) | 2.99 | 2.99..2.99 | 3 / 5 | **missed** |", text)
+            return code, page.read_text(), lines, errors.getvalue()
+
+    def test_a_missed_must_is_named_and_sets_the_exit_code(self):
+        code, page, lines, errors = self.run_main(["--only", "shared-2048-b8,prefill-512"])
+        self.assertEqual((code, lines[-1]["missed"]), (1, ["shared-2048-b8"]))
+        self.assertIn("Missed: shared-2048-b8.\n", errors)
+        self.assertIn("| `-fa on` 100.0 (100.0..100.0) | 2.99 | 2.99..2.99 | 3 / 5 | **missed** |", page)
         self.assertEqual([line.get("summary", False) for line in lines], [False, False, True])
-        self.assertEqual(lines[-1]["missed"], ["shared-2048-b8"])
+        self.assertEqual(self.run_main(["--only", "prefill-512"])[0], 0)
+        self.assertEqual(self.run_main(["--only", "shared-2048-b8", "--quick"])[0], 0)
+
+    def test_a_disturbed_cell_is_no_record(self):
+        code, page, lines, errors = self.run_main(["--only", "prefill-512"], others_cpu_share=0.6)
+        self.assertEqual((code, lines[-1]["disturbed"]), (1, ["prefill-512"]))
+        self.assertIn("no valid record: prefill-512", errors)
+        self.assertIn("| yes, but other work took 60% |", page)
 
 
 class Load(unittest.TestCase):
