@@ -36,7 +36,8 @@ def our_lines(**fields):
 def result_of(ours, on, off, name="shared-2048-b8"):
     cell = CELLS[name]
     result = {"cell": name, "title": cell.title, "must": cell.must, "aim": cell.aim, "ours": ours,
-              "others_cpu_share": 0.02, "target": "avx512_amx", "memory_bytes_per_s": 3e10, "theirs": {"-fa on": on, "-fa off": off}}
+              "others_cpu_share": 0.02, "target": "avx512_amx", "memory_bytes_per_s": 3e10,
+              "theirs": {"-fa on": on, "-fa off": off}}
     return result | llama_cpp_record.verdict(result)
 
 
