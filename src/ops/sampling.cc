@@ -1,49 +1,57 @@
+// One pass finds the peak and the largest logit of each block of 64 (logit_blocks.h); a greedy row needs no more. Then
+// each filter gives a floor under what it can keep: min_p its own, top_k the k-th largest of the blocks' maxima, top_p
+// what the tokens it leaves out can weigh at most. Blocks below the floor are not read again, and of the tokens above it
+// top_k and top_p select without sorting. A draw from all tokens walks the blocks' sums and then one block.
 #include "ops/sampling.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
+
+#include "ops/logit_blocks.h"
 
 namespace headwater::ops {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr uint32_t kInPrompt = 0x80000000u;  // flag beside the count of generated occurrences
 
-// Whether a token of weight or logit `a` and id `id_a` comes before the other: larger first, equal ones by lower id.
-bool comes_before(float a, uint32_t id_a, float b, uint32_t id_b) {
-  return a > b || (a == b && id_a < id_b);
-}
+using Candidate = SampleScratch::Candidate;
 
-struct Peak {
-  uint32_t token = 0;
-  float logit = -kInfinity;
+// A row as a draw sees it, and its parts of the scratch.
+struct DrawRow {
+  std::span<const float> logits;
+  std::span<const float> maxima;  // of blocks
+  Relative relative;
+  std::span<double> sums;  // of blocks
+  std::span<Candidate> candidates;
 };
 
-Peak peak_of(std::span<const float> logits) {
-  Peak peak;
-  for (uint32_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] > peak.logit) peak = {id, logits[id]};
-  }
-  return peak;
+// Larger first, equal ones by lower id.
+bool comes_before(const Candidate& a, const Candidate& b) {
+  return a.relative > b.relative || (a.relative == b.relative && a.token < b.token);
 }
 
-Status check_logits(std::span<const float> logits) {
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (!(logits[id] < kInfinity)) {
-      return error(
-          ErrorCode::kInternal,
-          "the logit of token {} is {}; logits must be finite or -inf: the model's weights or state are broken", id,
-          logits[id]);
-    }
-  }
-  return {};
+Status broken_logit(std::span<const float> logits) {
+  const auto broken = std::ranges::find_if(logits, [](float logit) { return !(logit < kInfinity); });
+  return error(ErrorCode::kInternal,
+               "the logit of token {} is {}; logits must be finite or -inf: the model's weights or state are broken",
+               broken - logits.begin(), *broken);
 }
 
 size_t checked(TokenId token, size_t vocabulary) {
   check(token >= 0 && static_cast<size_t>(token) < vocabulary, "a token id outside the vocabulary");
   return static_cast<size_t>(token);
+}
+
+bool changes_logits(const SampleRow& row) {
+  return !row.bias.empty() || !row.banned.empty() || row.repetition_penalty != 1.0f || row.frequency_penalty != 0 ||
+         row.presence_penalty != 0;
 }
 
 void apply_penalties(const SampleRow& row, std::span<float> logits, std::span<uint32_t> counts) {
@@ -72,109 +80,232 @@ double draw_of(const SampleRow& row) {
   return static_cast<double>(uint64_t{bits[0]} << 21 | bits[1] >> 11) * 0x1p-53;
 }
 
-// Keeps the likeliest tokens whose weights together reach `share` of the total; at least one. Reorders `ids`.
-std::span<uint32_t> keep_top_p(std::span<uint32_t> ids, std::span<const float> weights, double share) {
-  double total = 0;
-  for (const uint32_t id : ids) total += weights[id];
-  const auto is_worse = [&](uint32_t a, uint32_t b) { return comes_before(weights[b], b, weights[a], a); };
-  std::make_heap(ids.begin(), ids.end(), is_worse);  // only the kept ones are ever sorted
-  double kept = 0;
-  size_t rest = ids.size();
-  do {
-    std::pop_heap(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(rest), is_worse);
-    kept += weights[ids[--rest]];
-  } while (rest > 0 && kept < share * total);
-  return ids.subspan(rest);
+// A number that at least `rank` relative logits reach: the rank-th largest maximum of a block. With fewer blocks than
+// that, the lowest float.
+float reached_by(uint32_t rank, const DrawRow& row) {
+  if (rank > row.maxima.size()) return kLowest;
+  const std::span<Candidate> order = row.candidates.first(row.maxima.size());
+  for (uint32_t block = 0; block < order.size(); ++block) order[block] = {block, row.relative.of(row.maxima[block]), 0};
+  std::nth_element(order.begin(), order.begin() + (rank - 1), order.end(), comes_before);
+  return order[rank - 1].relative;
 }
 
-uint32_t draw(std::span<const uint32_t> ids, std::span<const float> weights, double uniform) {
-  double total = 0;
-  for (const uint32_t id : ids) total += weights[id];
-  const double target = uniform * total;
+// The tokens whose relative logit is at least `floor` and finite, by ascending id. Only blocks that hold one are read.
+std::span<Candidate> collect(const DrawRow& row, float floor) {
+  floor = std::max(floor, kLowest);
+  size_t count = 0;
+  for (size_t block = 0; block < row.maxima.size(); ++block) {
+    if (!(row.relative.of(row.maxima[block]) >= floor)) continue;
+    const LogitBlock values = relative_block(row.logits, block, row.relative);
+    const LogitBlock weights = exp_block(values);
+    const size_t begin = block * kLogitBlock;
+    const size_t size = std::min(kLogitBlock, row.logits.size() - begin);
+    for (size_t i = 0; i < size; ++i) {  // written in any case: in a flat row a branch is a toss-up
+      row.candidates[count] = {static_cast<uint32_t>(begin + i), values[i], weights[i]};
+      count += values[i] >= floor ? 1 : 0;
+    }
+  }
+  return row.candidates.first(count);
+}
+
+void keep_top_k(uint32_t top_k, std::span<Candidate>& candidates) {
+  if (top_k >= candidates.size()) return;
+  std::nth_element(candidates.begin(), candidates.begin() + top_k, candidates.end(), comes_before);
+  candidates = candidates.first(top_k);
+  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
+}
+
+double sum_of(std::span<const Candidate> candidates) {
   double sum = 0;
-  uint32_t last = ids.front();
-  for (const uint32_t id : ids) {
-    if (weights[id] == 0) continue;
-    sum += weights[id];
-    last = id;
+  for (const Candidate& candidate : candidates) sum += candidate.weight;
+  return sum;
+}
+
+// Weights are not negative: their bits are ordered as they are.
+uint32_t bits_of(const Candidate& candidate) {
+  return std::bit_cast<uint32_t>(candidate.weight);
+}
+
+struct Cut {
+  uint32_t bits;  // of the least weight that is kept
+  double kept;    // sum of the weights above it
+};
+
+// Finds the weight at which the sum of the largest reaches `needed`: sums of ranges of weights, 1,024 at a time, narrow
+// the range that holds it until it is one weight.
+Cut find_cut(std::span<const Candidate> candidates, double needed) {
+  uint32_t low = std::numeric_limits<uint32_t>::max(), high = 0;
+  for (const Candidate& candidate : candidates) {
+    low = std::min(low, bits_of(candidate));
+    high = std::max(high, bits_of(candidate));
+  }
+  double kept = 0;
+  while (low < high) {
+    constexpr int kRangeBits = 10;
+    const int shift = std::max(static_cast<int>(std::bit_width(high - low)) - kRangeBits, 0);
+    std::array<double, 1 << kRangeBits> sums{};  // of ranges of weights, the largest first
+    for (const Candidate& candidate : candidates) {
+      const uint32_t bits = bits_of(candidate);
+      if (bits >= low && bits <= high) sums[(high - bits) >> shift] += candidate.weight;
+    }
+    const uint32_t last = (high - low) >> shift;
+    uint32_t range = 0;
+    while (range < last && kept + sums[range] < needed) kept += sums[range++];
+    high -= range << shift;
+    if (range < last) low = high - ((1u << shift) - 1);
+  }
+  return {high, kept};
+}
+
+// Keeps the likeliest tokens whose weights together reach `share` of `total`; at least one. Order stays.
+void keep_top_p(double share, double total, std::span<Candidate>& candidates) {
+  const double needed = share * total;
+  auto [cut, kept] = find_cut(candidates, needed);
+  size_t count = 0;
+  bool is_reached = false;  // later ones of the cut's weight are left out
+  for (const Candidate& candidate : candidates) {
+    bool is_kept = bits_of(candidate) > cut;
+    if (bits_of(candidate) == cut && !is_reached) {
+      is_kept = true;
+      is_reached = (kept += candidate.weight) >= needed;
+    }
+    candidates[count] = candidate;
+    count += is_kept ? 1 : 0;
+  }
+  candidates = candidates.first(count);
+}
+
+struct Reached {
+  size_t index = 0;
+  double before = 0;  // sum of what comes before it
+};
+
+// Where the running sum of weights, from `sum` on, exceeds `target`, or else the last that weighs anything.
+template <typename Weights, typename WeightOf>
+Reached reach(const Weights& weights, const WeightOf& weight_of, double target, double sum = 0) {
+  Reached reached;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double weight = weight_of(weights[i]);
+    if (weight == 0) continue;
+    reached = {i, sum};
+    sum += weight;
     if (sum > target) break;
   }
-  return last;
+  return reached;
 }
 
-// The modified logits become weights relative to the peak's; the draw walks the kept ids in ascending order.
-uint32_t draw_token(const SampleRow& row, float peak, std::span<float> logits, std::span<uint32_t> order) {
-  const float log_min_p = row.min_p > 0 ? std::min(std::log(row.min_p), 0.0f) : -kInfinity;
-  size_t count = 0;
-  for (uint32_t id = 0; id < logits.size(); ++id) {
-    logits[id] = (logits[id] - peak) / row.temperature;
-    if (logits[id] > -kInfinity && logits[id] >= log_min_p) order[count++] = id;
-  }
-  std::span<uint32_t> ids = order.first(count);
-  const bool is_top_k = row.top_k > 0 && row.top_k < ids.size();
-  if (is_top_k) {
-    std::nth_element(ids.begin(), ids.begin() + row.top_k, ids.end(),
-                     [&](uint32_t a, uint32_t b) { return comes_before(logits[a], a, logits[b], b); });
-    ids = ids.first(row.top_k);
-  }
-  for (const uint32_t id : ids) logits[id] = std::exp(logits[id]);
-  if (row.top_p < 1) ids = keep_top_p(ids, logits, row.top_p);
-  if (is_top_k || row.top_p < 1) std::sort(ids.begin(), ids.end());
-  return draw(ids, logits, draw_of(row));
+uint32_t draw(std::span<const Candidate> candidates, double uniform) {
+  const auto weight_of = [](const Candidate& candidate) { return candidate.weight; };
+  return candidates[reach(candidates, weight_of, uniform * sum_of(candidates)).index].token;
 }
 
-void add_logprobs(std::span<const float> logits, const SampleRow& row, Sampled& sampled) {
-  const float peak = peak_of(logits).logit;
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - peak);
-  const double log_total = peak + std::log(sum);
-  const auto logprob_of = [&](TokenId token) {
-    return static_cast<float>(logits[static_cast<size_t>(token)] - log_total);
-  };
-  sampled.logprob = logprob_of(sampled.token);
-  const auto wanted = static_cast<uint32_t>(std::min<size_t>(row.top_logprobs, logits.size()));
+// Of all tokens: the sums of blocks lead to the block.
+uint32_t draw_of_all(const DrawRow& row, double uniform) {
+  const double target = uniform * sum_weights(row.logits, row.relative, row.sums);
+  const Reached block = reach(row.sums, std::identity(), target);
+  const LogitBlock weights = exp_block(relative_block(row.logits, block.index, row.relative));
+  const Reached token = reach(weights, std::identity(), target, block.before);
+  return static_cast<uint32_t>(block.index * kLogitBlock + token.index);
+}
+
+// All tokens that top_p can keep. Those left out weigh at most the share that top_p leaves out, divided by the number of
+// all tokens: together they are less than what may be missing. The 0.01 is more than any rounding.
+std::span<Candidate> collect_for_top_p(const DrawRow& row, double share, double total) {
+  const double least = (1 - share) * total / static_cast<double>(row.logits.size());
+  return collect(row, static_cast<float>(std::log(least) - 0.01));
+}
+
+// Weights are relative to the peak's; the draw walks the kept tokens in ascending order.
+uint32_t draw_token(const SampleRow& sample, const DrawRow& row) {
+  const double uniform = draw_of(sample);
+  const bool is_top_k = sample.top_k > 0 && sample.top_k < row.logits.size();
+  const bool is_top_p = sample.top_p < 1;
+  if (!is_top_k && !is_top_p && !(sample.min_p > 0)) return draw_of_all(row, uniform);
+
+  std::span<Candidate> candidates;
+  double total = 0;
+  if (is_top_k || sample.min_p > 0) {
+    float floor = sample.min_p > 0 ? std::min(std::log(sample.min_p), 0.0f) : kLowest;
+    if (is_top_k) floor = std::max(floor, reached_by(sample.top_k, row));
+    candidates = collect(row, floor);
+    if (is_top_k) keep_top_k(sample.top_k, candidates);
+    total = sum_of(candidates);
+  } else {
+    total = sum_weights(row.logits, row.relative, row.sums);
+    candidates = collect_for_top_p(row, sample.top_p, total);
+  }
+  if (is_top_p) keep_top_p(sample.top_p, total, candidates);
+  return draw(candidates, uniform);
+}
+
+// Fills the top logprobs, equal ones by lower id; returns the logarithm of the sum of all exponentials.
+double add_top_logprobs(const DrawRow& row, uint32_t top_logprobs, Sampled& sampled) {
+  const double log_total = row.relative.peak + std::log(sum_weights(row.logits, row.relative, row.sums));
+  const auto wanted = static_cast<uint32_t>(std::min<size_t>(top_logprobs, row.logits.size()));
   check(wanted <= kLogprobsMax, "more top logprobs than a row can hold");
-  if (wanted == 0) return;
-  for (uint32_t id = 0; id < logits.size(); ++id) {  // insertion into a short sorted list; equal ones stay by lower id
-    if (sampled.top_count == wanted && !(logits[id] > sampled.top[wanted - 1].logprob)) continue;
-    uint32_t at = sampled.top_count < wanted ? sampled.top_count++ : wanted - 1;
-    for (; at > 0 && logits[id] > sampled.top[at - 1].logprob; --at) sampled.top[at] = sampled.top[at - 1];
-    sampled.top[at] = {static_cast<TokenId>(id), logits[id]};
+  const auto is_in = [&](float logit) {
+    return sampled.top_count < wanted || (wanted > 0 && logit > sampled.top[wanted - 1].logprob);
+  };
+  for (size_t block = 0; block < row.maxima.size(); ++block) {
+    if (!is_in(row.maxima[block])) continue;
+    const size_t end = std::min(row.logits.size(), (block + 1) * kLogitBlock);
+    for (size_t id = block * kLogitBlock; id < end; ++id) {  // insertion into a short sorted list
+      const float logit = row.logits[id];
+      if (!is_in(logit)) continue;
+      uint32_t at = sampled.top_count < wanted ? sampled.top_count++ : wanted - 1;
+      for (; at > 0 && logit > sampled.top[at - 1].logprob; --at) sampled.top[at] = sampled.top[at - 1];
+      sampled.top[at] = {static_cast<TokenId>(id), logit};
+    }
   }
-  for (TokenLogprob& top : std::span(sampled.top, sampled.top_count)) top.logprob = logprob_of(top.token);
+  for (TokenLogprob& top : std::span(sampled.top, sampled.top_count)) {
+    top.logprob = static_cast<float>(top.logprob - log_total);
+  }
+  return log_total;
 }
 
 }  // namespace
 
 Result<SampleScratch> SampleScratch::create(uint32_t vocabulary) {
   SampleScratch scratch;
+  const uint64_t blocks = logit_blocks(vocabulary);
   HEADWATER_ASSIGN_OR_RETURN(scratch.logits_, Buffer::create(uint64_t{vocabulary} * sizeof(float)));
-  HEADWATER_ASSIGN_OR_RETURN(scratch.order_, Buffer::create(uint64_t{vocabulary} * sizeof(uint32_t)));
+  HEADWATER_ASSIGN_OR_RETURN(scratch.candidates_, Buffer::create(uint64_t{vocabulary} * sizeof(Candidate)));
   HEADWATER_ASSIGN_OR_RETURN(scratch.counts_, Buffer::create(uint64_t{vocabulary} * sizeof(uint32_t)));
+  HEADWATER_ASSIGN_OR_RETURN(scratch.maxima_, Buffer::create(blocks * sizeof(float)));
+  HEADWATER_ASSIGN_OR_RETURN(scratch.sums_, Buffer::create(blocks * sizeof(double)));
   return scratch;
 }
 
 Result<Sampled> sample_row(std::span<const float> logits, const SampleRow& row, SampleScratch& scratch) {
   check(logits.size() <= scratch.logits().size(), "a row of logits longer than the scratch");
-  HEADWATER_RETURN_IF_ERROR(check_logits(logits));
-  const std::span<float> modified = scratch.logits().first(logits.size());
-  std::copy(logits.begin(), logits.end(), modified.begin());
-  for (const LogitBias& bias : row.bias) modified[checked(bias.token, modified.size())] += bias.bias;
-  for (const TokenId token : row.banned) modified[checked(token, modified.size())] = -kInfinity;
-  apply_penalties(row, modified, scratch.counts());
+  const size_t blocks = logit_blocks(logits.size());
+  const std::span<float> maxima = scratch.maxima().first(blocks);
+  LogitScan scan = scan_logits(logits, maxima);
+  if (!scan.is_sound) return broken_logit(logits);
+  DrawRow draw_row{logits, maxima, {scan.peak, 1}, scratch.sums().first(blocks), scratch.candidates()};
 
-  const Peak peak = peak_of(modified);
-  if (!std::isfinite(peak.logit)) {
+  Sampled sampled;
+  const bool wants_logprobs = row.want_logprob || row.top_logprobs > 0;
+  const double log_total = wants_logprobs ? add_top_logprobs(draw_row, row.top_logprobs, sampled) : 0;
+  if (changes_logits(row)) {
+    const std::span<float> modified = scratch.logits().first(logits.size());
+    std::copy(logits.begin(), logits.end(), modified.begin());
+    for (const LogitBias& bias : row.bias) modified[checked(bias.token, modified.size())] += bias.bias;
+    for (const TokenId token : row.banned) modified[checked(token, modified.size())] = -kInfinity;
+    apply_penalties(row, modified, scratch.counts());
+    scan = scan_logits(modified, maxima);
+    draw_row.logits = modified;
+  }
+  if (!std::isfinite(scan.peak)) {
     return error(
         ErrorCode::kInvalidArgument,
         "none of {} tokens can be chosen: {} are banned and the largest logit left, after biases and penalties, "
         "is {}; ban fewer tokens or soften the penalties",
-        logits.size(), row.banned.size(), peak.logit);
+        logits.size(), row.banned.size(), scan.peak);
   }
-  Sampled sampled;
-  const bool is_greedy = row.temperature == 0;
-  sampled.token = static_cast<TokenId>(is_greedy ? peak.token : draw_token(row, peak.logit, modified, scratch.order()));
-  if (row.want_logprob || row.top_logprobs > 0) add_logprobs(logits, row, sampled);
+  draw_row.relative = {scan.peak, row.temperature};
+  sampled.token = static_cast<TokenId>(row.temperature == 0 ? scan.token : draw_token(row, draw_row));
+  if (wants_logprobs) sampled.logprob = static_cast<float>(logits[static_cast<size_t>(sampled.token)] - log_total);
   return sampled;
 }
 

@@ -2,6 +2,7 @@
 //   logprobs are taken from the raw logits (log softmax) -> banned ids and logit bias -> repetition, frequency and presence
 //   penalties -> temperature -> min_p -> top_k -> top_p -> draw. Greedy (temperature 0) takes the argmax after the penalties;
 //   equal logits go to the lower id.
+// A token weighs exp((logit - peak) / temperature), a float with the same bits on every machine; sums are doubles.
 // The draw of one token uses Philox with key = seed and counter = (position, choice): it does not depend on the batch.
 #pragma once
 
@@ -54,15 +55,25 @@ struct Sampled {
 // Scratch of one caller: sized once for a vocabulary, no allocation afterwards.
 class SampleScratch {
  public:
+  struct Candidate {
+    uint32_t token;
+    float relative;  // logit relative to the peak, in units of the temperature
+    float weight;    // exp(relative)
+  };
+
   static Result<SampleScratch> create(uint32_t vocabulary);
   std::span<float> logits() { return logits_.as<float>(); }
-  std::span<uint32_t> order() { return order_.as<uint32_t>(); }
+  std::span<Candidate> candidates() { return candidates_.as<Candidate>(); }
   std::span<uint32_t> counts() { return counts_.as<uint32_t>(); }
+  std::span<float> maxima() { return maxima_.as<float>(); }
+  std::span<double> sums() { return sums_.as<double>(); }
 
  private:
-  Buffer logits_;  // [vocabulary]
-  Buffer order_;   // [vocabulary]
-  Buffer counts_;  // [vocabulary], zero between calls
+  Buffer logits_;      // [vocabulary], after biases and penalties
+  Buffer candidates_;  // [vocabulary]
+  Buffer counts_;      // [vocabulary], zero between calls
+  Buffer maxima_;      // [blocks of logits], see logit_blocks.h
+  Buffer sums_;        // [blocks of logits]
 };
 
 // The one host implementation, used by the reference and CPU back ends. logits: [vocabulary] f32, finite or -inf; a NaN

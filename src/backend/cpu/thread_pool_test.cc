@@ -102,5 +102,20 @@ TEST(ThreadPool, RefusesSizesOutsideItsRange) {
   EXPECT_EQ(ThreadPool::create(5000).status().message(), "5000 threads; use 1 to 1024");
 }
 
+// Processor time of the whole process: other tests of the machine do not count.
+TEST(ThreadPool, TakesNoProcessorTimeWhileIdle) {
+  const auto pool = std::move(ThreadPool::create(4)).value();
+  pool->run(64, [](uint32_t, uint32_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than any spin
+  const auto processor_ms = [] {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+  };
+  const double before = processor_ms();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(processor_ms() - before, 5.0);  // 1% of one core
+}
+
 }  // namespace
 }  // namespace headwater::backend::cpu
