@@ -3,7 +3,7 @@
 //   for every cut of the item's keys                        (absolute multiples of `cut`)
 //     for every tile of rows                                (row = token * group + head of the group)
 //       scores = q . keys                                   Dots::scores
-//       weights = 2^(score - max), 0 where masked           weigh_row
+//       weights = 2^(score - max), 0 where masked           weigh_rows
 //       sums = weights . values                             Dots::sums
 //       state = (sums / l, max + log2 l)                    folded into the row's state, or stored as the cut's partial
 //
@@ -89,34 +89,103 @@ static inline float largest(const float* scores, uint32_t first, uint32_t last) 
   return reduce_max(max(max(top[0], top[1]), max(top[2], top[3])));
 }
 
-// Turns a row's scores in its view into weights; writes weights for keys [begin, end) of the tile (multiples of 16), 0
-// outside the view. Returns lse2; -inf when the row sees nothing. `share` is what its sums are to be multiplied by.
-template <typename Elements>
-static inline float weigh_row(float* scores, typename Elements::Factor* weights, View seen, uint32_t begin,
-                              uint32_t end, float softcap, float& share) {
-  share = 0.0f;
+// Where a row's view lies in whole vectors. Empty: first == last.
+static inline View whole_vectors(View seen) {
   const uint32_t first = round_down(seen.begin, kLanes);
-  const uint32_t last = seen.begin == seen.end ? first : round_up(seen.end, kLanes);
-  for (uint32_t i = begin; i < end; i += kLanes) {
-    if (i < first || i >= last) Elements::store_factors(weights + i, zero());
-  }
-  if (first == last) return -kInfinity;
+  return {first, seen.begin == seen.end ? first : round_up(seen.end, kLanes)};
+}
 
+// Softcap, and -inf for the keys of the first and the last vector that the row does not see; the largest score.
+static inline float mask_row(float* scores, View seen, float softcap) {
+  const View whole = whole_vectors(seen);
   if (softcap > 0.0f) {
-    for (uint32_t i = first; i < last; i += kLanes) {
+    for (uint32_t i = whole.begin; i < whole.end; i += kLanes) {
       store(scores + i, mul(set1(softcap), tanh(mul(load(scores + i), set1(1.0f / softcap)))));
     }
   }
   const auto keep = [&](uint32_t i, uint32_t from, uint32_t to) {
     store(scores + i, keep_lanes(load(scores + i), from, to, set1(-kInfinity)));
   };
-  if (first < seen.begin) keep(first, seen.begin - first, kLanes);
-  if (seen.end < last) keep(last - kLanes, 0, seen.end - (last - kLanes));
+  if (whole.begin < seen.begin) keep(whole.begin, seen.begin - whole.begin, kLanes);
+  if (seen.end < whole.end) keep(whole.end - kLanes, 0, seen.end - (whole.end - kLanes));
+  return largest(scores, whole.begin, whole.end);
+}
 
-  const float top_score = largest(scores, first, last);
-  const float total = Elements::store_weights(weights, scores, first, last, set1(top_score));
-  share = 1.0f / total;
-  return top_score + log2_scalar(total);
+// Fetches the pages of the next cut into the second-level cache, a few lines at a time between the rows of this one:
+// tile loads take a page's lines in an order that the processor does not foresee, and a core that waits for each of
+// them reads at half the rate it can.
+class PageFetcher {
+ public:
+  // `pages` pages from page_ids on, one KV head; `rows` calls of fetch_some() will follow.
+  PageFetcher(const LayerPages& layer, uint32_t kv_head, const uint32_t* page_ids, uint32_t pages, uint32_t rows)
+      : layer_(layer), kv_head_(kv_head), page_ids_(page_ids), pages_left_(pages) {
+    const uint64_t lines = pages * layer.head_bytes / kLineBytes;
+    lines_per_row_ = least(kLinesPerRowMax, static_cast<uint32_t>((lines + rows - 1) / rows));
+    if (pages_left_ > 0) begin_page();
+  }
+
+  void fetch_some() {
+    for (uint32_t i = 0; i < lines_per_row_ && pages_left_ > 0; ++i) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += kLineBytes;
+      if (at_ == end_ && --pages_left_ > 0) begin_page();
+    }
+  }
+
+ private:
+  static constexpr uint64_t kLineBytes = 64;
+  static constexpr uint32_t kLinesPerRowMax =
+      24;  // few rows do little else meanwhile: what is cached already would be slower
+
+  void begin_page() {
+    at_ = layer_.data + *page_ids_++ * layer_.page_bytes + kv_head_ * layer_.head_bytes;
+    end_ = at_ + layer_.head_bytes;
+  }
+
+  const LayerPages& layer_;
+  const uint32_t kv_head_;
+  const uint32_t* page_ids_;
+  uint32_t pages_left_;
+  uint32_t lines_per_row_;
+  const std::byte* at_ = nullptr;
+  const std::byte* end_ = nullptr;
+};
+
+// A tile's scores, and the weights that they become.
+template <typename Elements>
+struct TileWeights {
+  float* scores;
+  uint32_t scores_stride;
+  typename Elements::Factor* weights;
+  uint32_t weights_stride;
+};
+
+// Turns the scores of rows into weights; writes weights for keys [begin, end) of the tile (multiples of 16), 0 outside a
+// row's view. lse2: -inf where a row sees nothing. `share` is what a row's sums are to be multiplied by. All rows go
+// through one stage before the next: within a row the stages wait for each other.
+template <typename Elements>
+static inline void weigh_rows(const TileWeights<Elements>& tile, const View* seen, uint32_t rows, uint32_t begin,
+                              uint32_t end, float softcap, PageFetcher& ahead, float* share, float* lse2) {
+  float top[kRowsTileMax];
+  float total[kRowsTileMax];
+  for (uint32_t r = 0; r < rows; ++r) {
+    if (seen[r].begin < seen[r].end) top[r] = mask_row(tile.scores + r * tile.scores_stride, seen[r], softcap);
+  }
+  for (uint32_t r = 0; r < rows; ++r) {
+    ahead.fetch_some();
+    auto* weights = tile.weights + r * tile.weights_stride;
+    const View whole = whole_vectors(seen[r]);
+    for (uint32_t i = begin; i < least(whole.begin, end); i += kLanes) Elements::store_factors(weights + i, zero());
+    for (uint32_t i = most(whole.end, begin); i < end; i += kLanes) Elements::store_factors(weights + i, zero());
+    if (whole.begin == whole.end) continue;
+    const float* scores = tile.scores + r * tile.scores_stride;
+    total[r] = Elements::store_weights(weights, scores, whole.begin, whole.end, set1(top[r]));
+  }
+  for (uint32_t r = 0; r < rows; ++r) {
+    const bool empty = seen[r].begin == seen[r].end;
+    share[r] = empty ? 0.0f : 1.0f / total[r];
+    lse2[r] = empty ? -kInfinity : top[r] + log2_scalar(total[r]);
+  }
 }
 
 template <typename Dots>
@@ -196,8 +265,14 @@ class ItemAttention {
     find_pages(key_begin, key_count, keys, values);
     CutPages<Stored> pages{keys, values, call_.pages.page_size, 0, 0};
 
+    const uint32_t page_size = call_.pages.page_size;
+    const uint32_t next_begin = key_begin + key_count;
+    const uint32_t next_keys = least(call_.cut, item_.key_begin + item_.key_count - next_begin);
+    PageFetcher ahead(call_.pages, kv_head_,
+                      call_.page_ids + item_.page_begin + (next_begin - item_.key_begin) / page_size,
+                      (next_keys + page_size - 1) / page_size, rows_);
     for (uint32_t row = 0; row < rows_; row += tile_rows_) {
-      attend_tile(pages, row, least(tile_rows_, rows_ - row), key_begin, key_count, cut_index);
+      attend_tile(pages, row, least(tile_rows_, rows_ - row), key_begin, key_count, cut_index, ahead);
     }
   }
 
@@ -231,7 +306,7 @@ class ItemAttention {
   }
 
   void attend_tile(CutPages<Stored>& pages, uint32_t row_begin, uint32_t rows, uint32_t key_begin, uint32_t key_count,
-                   uint32_t cut_index) {
+                   uint32_t cut_index, PageFetcher& ahead) {
     View seen[kRowsTileMax];
     uint32_t begin = key_count;
     uint32_t end = 0;
@@ -256,10 +331,8 @@ class ItemAttention {
       const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{row_begin} * key_width;
       Dots::scores(pages, key_width, factors, rows, scratch_.scores, scores_stride);
     }
-    for (uint32_t r = 0; r < rows; ++r) {
-      lse2[r] = weigh_row<Elements>(scratch_.scores + r * scores_stride, weights + r * weights_stride, seen[r],
-                                    pages.begin, pages.end, call_.softcap, share[r]);
-    }
+    weigh_rows<Elements>({scratch_.scores, scores_stride, weights, weights_stride}, seen, rows, pages.begin, pages.end,
+                         call_.softcap, ahead, share, lse2);
     if (begin < end) Dots::sums(pages, value_width, weights, weights_stride, rows, scratch_.sums);
     for (uint32_t r = 0; r < rows; ++r) {
       deliver(row_begin + r, cut_index, scratch_.sums + r * value_width, share[r], lse2[r]);

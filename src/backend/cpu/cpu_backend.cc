@@ -62,6 +62,7 @@ class CpuBackend final : public ops::Backend {
  private:
   const Target target_;
   std::unique_ptr<ThreadPool> pool_;
+  WeightMemory weight_memory_;
   Products products_;
   Rowwise rowwise_;
   Attention attention_;
@@ -77,7 +78,7 @@ class CpuBackend final : public ops::Backend {
 };
 
 Result<std::unique_ptr<ops::Weight>> CpuBackend::prepare(const ops::WeightView& view) {
-  HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<PackedWeight> weight, PackedWeight::create(view, *pool_));
+  HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<PackedWeight> weight, PackedWeight::create(view, *pool_, weight_memory_));
   if (weight->is_quantized()) {
     quantized_columns_max_ = std::max(quantized_columns_max_, weight->columns());
     HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_));

@@ -63,7 +63,8 @@ void pack_blocks(const std::byte* row, uint64_t blocks, DType dtype, uint64_t la
 
 }  // namespace
 
-Result<std::unique_ptr<PackedWeight>> PackedWeight::create(const ops::WeightView& view, ThreadPool& pool) {
+Result<std::unique_ptr<PackedWeight>> PackedWeight::create(const ops::WeightView& view, ThreadPool& pool,
+                                                           WeightMemory& memory) {
   if (view.rows == 0 || view.columns == 0) {
     return error(ErrorCode::kInvalidArgument, "a weight of {} x {}; it needs rows and columns", view.rows,
                  view.columns);
@@ -74,14 +75,14 @@ Result<std::unique_ptr<PackedWeight>> PackedWeight::create(const ops::WeightView
   }
   const uint64_t group_bytes = bytes_of_group(view.dtype, view.columns);
   const uint64_t groups = (view.rows + kGroupFeatures - 1) / kGroupFeatures;
-  HEADWATER_ASSIGN_OR_RETURN(Buffer memory, Buffer::create(groups * group_bytes));
-  std::unique_ptr<PackedWeight> weight(new PackedWeight(view, group_bytes, std::move(memory)));
+  HEADWATER_ASSIGN_OR_RETURN(WeightMemory::Piece piece, memory.take(groups * group_bytes));
+  std::unique_ptr<PackedWeight> weight(new PackedWeight(view, group_bytes, std::move(piece)));
   pool.run(weight->groups(), [&](uint32_t group, uint32_t) { weight->pack_group(view, group); });
   return weight;
 }
 
 void PackedWeight::pack_group(const ops::WeightView& view, uint64_t index) {
-  std::byte* group = memory_.data() + index * group_bytes_;
+  std::byte* group = memory_.data + index * group_bytes_;
   const uint64_t bytes = row_bytes(dtype(), columns());
   const uint64_t first = index * kGroupFeatures;
   for (uint64_t lane = 0; lane < kGroupFeatures && first + lane < rows(); ++lane) {

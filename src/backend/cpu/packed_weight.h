@@ -21,6 +21,7 @@
 
 #include "backend/cpu/step_kernels.h"
 #include "backend/cpu/thread_pool.h"
+#include "backend/cpu/weight_memory.h"
 #include "ops/backend.h"
 
 namespace headwater::backend::cpu {
@@ -29,12 +30,17 @@ class PackedWeight final : public ops::Weight {
  public:
   // Copies and reorders `view`, which is not needed afterwards. kInvalidArgument: no rows or columns, or a row that is
   // not whole blocks.
-  static Result<std::unique_ptr<PackedWeight>> create(const ops::WeightView& view, ThreadPool& pool);
+  static Result<std::unique_ptr<PackedWeight>> create(const ops::WeightView& view, ThreadPool& pool,
+                                                      WeightMemory& memory);
+  static Result<std::unique_ptr<PackedWeight>> create(const ops::WeightView& view, ThreadPool& pool) {
+    WeightMemory memory;
+    return create(view, pool, memory);
+  }
 
   uint32_t groups() const { return static_cast<uint32_t>((rows() + kGroupFeatures - 1) / kGroupFeatures); }
   uint64_t group_bytes() const { return group_bytes_; }
   const uint8_t* group(uint64_t index) const {
-    return reinterpret_cast<const uint8_t*>(memory_.data()) + index * group_bytes_;
+    return reinterpret_cast<const uint8_t*>(memory_.data) + index * group_bytes_;
   }
   bool is_quantized() const { return block_elements(dtype()) > 1; }
 
@@ -42,13 +48,13 @@ class PackedWeight final : public ops::Weight {
   void dequantize(uint64_t row, float* out) const;
 
  private:
-  PackedWeight(const ops::WeightView& view, uint64_t group_bytes, Buffer memory)
+  PackedWeight(const ops::WeightView& view, uint64_t group_bytes, WeightMemory::Piece memory)
       : Weight(view.rows, view.columns, view.dtype), group_bytes_(group_bytes), memory_(std::move(memory)) {}
   void pack_group(const ops::WeightView& view, uint64_t index);
   void dequantize_blocks(uint64_t row, float* out) const;
 
   uint64_t group_bytes_;
-  Buffer memory_;
+  WeightMemory::Piece memory_;
 };
 
 }  // namespace headwater::backend::cpu

@@ -36,6 +36,25 @@ TEST_P(PackedWeightOf, NeedsNoMoreMemoryThanTheFileForWholeGroups) {
 INSTANTIATE_TEST_SUITE_P(DTypes, PackedWeightOf, ::testing::ValuesIn(kDTypes),
                          [](const auto& test) { return to_string(test.param); });
 
+TEST(WeightMemory, GivesAlignedZeroedPiecesThatOutliveIt) {
+  std::vector<WeightMemory::Piece> pieces;
+  {
+    WeightMemory memory;
+    for (const uint64_t bytes :
+         {uint64_t{100}, uint64_t{64}, uint64_t{40} << 20, uint64_t{31} << 20, uint64_t{2} << 20}) {
+      pieces.push_back(std::move(memory.take(bytes)).value());
+      std::byte* data = pieces.back().data;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
+      EXPECT_EQ(data[0], std::byte{0});
+      EXPECT_EQ(data[bytes - 1], std::byte{0});
+      data[0] = data[bytes - 1] = static_cast<std::byte>(pieces.size());
+    }
+  }
+  EXPECT_EQ(pieces[0].mapping, pieces[1].mapping);
+  EXPECT_NE(pieces[3].mapping, pieces[4].mapping);
+  for (size_t i = 0; i < pieces.size(); ++i) EXPECT_EQ(pieces[i].data[0], static_cast<std::byte>(i + 1));
+}
+
 TEST(PackedWeight, KeepsTheExtremeBytesOfQ8) {
   const auto pool = std::move(ThreadPool::create(1)).value();
   std::vector<std::byte> block(34);

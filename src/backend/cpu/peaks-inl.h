@@ -19,13 +19,19 @@ static inline void repeat_dots(const PeakBuffers& buffers, uint32_t rows, uint32
   for (uint32_t i = 0; i < repeats; ++i) Dots::scores(pages, kPeakWidth, factors, tile_rows, buffers.scores, kPeakKeys);
 }
 
-// 2^x, rounding, sum and store of kPeakKeys scores, `repeats` times.
+// 2^x, rounding, sum and store of kPeakScores scores in rows of a cut's usual length, `repeats` times.
 static inline void repeat_weights(const PeakBuffers& buffers, uint32_t repeats) {
-  auto* weights = reinterpret_cast<typename Bf16Elements::Factor*>(buffers.factors);
+  constexpr uint32_t kRows = kPeakScores / kPeakRowKeys;
+  const TileWeights<Bf16Elements> tile{buffers.scores, kPeakRowKeys,
+                                       reinterpret_cast<typename Bf16Elements::Factor*>(buffers.factors), kPeakRowKeys};
+  View seen[kRows];
+  for (View& view : seen) view = {0, kPeakRowKeys};
+  float share[kRows], lse2[kRows];
+  const LayerPages layer{};
+  PageFetcher nothing(layer, 0, nullptr, 0, kRows);
   for (uint32_t i = 0; i < repeats; ++i) {
-    float share = 0;
-    weigh_row<Bf16Elements>(buffers.scores, weights, {0, kPeakKeys}, 0, kPeakKeys, 0, share);
-    buffers.scores[0] = share;
+    weigh_rows<Bf16Elements>(tile, seen, kRows, 0, kPeakRowKeys, 0, nothing, share, lse2);
+    buffers.scores[0] = -share[0];
   }
 }
 

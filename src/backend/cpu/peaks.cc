@@ -76,7 +76,7 @@ ops::Peaks measure_peaks(Target target, ThreadPool& pool, uint32_t group) {
   peaks.multiply_adds_per_s = dots(kernels.rows_tile, 400);
   peaks.multiply_adds_flat_per_s = dots(std::min(group, kernels.rows_tile), 400);
   peaks.weights_per_s =
-      rate(pool, double{kPeakKeys} * 2000, [&](uint32_t worker) { kernels.weights(buffers(worker), 2000); });
+      rate(pool, double{kPeakScores} * 200, [&](uint32_t worker) { kernels.weights(buffers(worker), 200); });
   constexpr uint32_t kByteRepeats = 4000;
   peaks.byte_multiply_adds_per_s = rate(pool, double{kByteRepeats} * kernels.byte_multiply_adds,
                                         [&](uint32_t worker) { kernels.byte_dots(buffers(worker), kByteRepeats); });
