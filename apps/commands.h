@@ -13,5 +13,6 @@ void add_generate(CLI::App& app, std::function<Status()>& run);
 void add_chat(CLI::App& app, std::function<Status()>& run);
 void add_inspect(CLI::App& app, std::function<Status()>& run);
 void add_bench(CLI::App& app, std::function<Status()>& run);
+void add_tune(CLI::App& app, std::function<Status()>& run);
 
 }  // namespace headwater::apps

@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   headwater::apps::add_chat(app, run);
   headwater::apps::add_inspect(app, run);
   headwater::apps::add_bench(app, run);
+  headwater::apps::add_tune(app, run);
   CLI11_PARSE(app, argc, argv);
   headwater::Status status = run();
   std::cout.flush();
