@@ -26,7 +26,8 @@ class CostsFiles : public testing::Test {
     backend_ = backend::create_backend("cpu", {1, "scalar"}).value();
     const ops::BackendInfo& info = backend_->info();
     file_ = {info.costs_version, "2026-11-30", info.name, info.device, info.workers, {}};
-    file_.targets["scalar"] = backend_->measure_costs(0).value();
+    static const ops::Costs measured = backend_->measure_costs(0).value();
+    file_.targets["scalar"] = measured;
     observe::logger().sinks().push_back(sink_);
   }
   void TearDown() override {

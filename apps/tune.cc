@@ -15,7 +15,7 @@ struct TuneOptions {
   std::string backend = "auto";
   uint32_t threads = 0;
   std::string output;
-  double seconds = 15;
+  double seconds = 13;
   bool dry_run = false;
 };
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace headwater::backend::cpu {
 namespace {
 
 constexpr double kNsMax = 1e9;
 constexpr uint32_t kFarKib = 4096;  // beyond a worker's private cache
+constexpr double kGainMin = 0.03;
 constexpr size_t kTerms = 7;
 using Terms = std::array<double, kTerms>;
 
@@ -31,6 +33,7 @@ void for_each(Costs& costs, F&& f) {
     for_each_term(element_costs, named);
     named("partial", element_costs.partial);
     named("partial_width", element_costs.partial_width);
+    named("error", element_costs.error);
     for (size_t i = 0; i < kReadKib.size(); ++i) {
       f(fmt::format("{}read_{}k", prefix, kReadKib[i]), element_costs.read[i]);
     }
@@ -157,6 +160,13 @@ void fit_items(std::span<const TimedItem> items, ElementCosts& costs) {
   }
   size_t next = 0;
   for_each_term(costs, [&](const char*, double& value) { value = std::max(0.0, fitted[next++]); });
+  std::vector<double> errors;
+  for (const TimedItem& item : items) {
+    const Terms terms = terms_of(item);
+    errors.push_back(std::abs(std::inner_product(terms.begin(), terms.end(), fitted.begin(), 0.0) / item.ns - 1));
+  }
+  std::sort(errors.begin(), errors.end());
+  costs.error = errors.empty() ? 0 : errors[errors.size() * 9 / 10];
 }
 
 attention::CostModel cost_model(const AttentionCosts& costs, Target target, uint32_t workers, const ops::KvShape& shape,
@@ -168,7 +178,7 @@ attention::CostModel cost_model(const AttentionCosts& costs, Target target, uint
   const auto key_ns = [&](double distance_kib) { return key_kib * element.read_ns_kib(distance_kib); };
   attention::CostModel cost;
   cost.step = costs.step;
-  cost.gain_min = costs.gain_min;
+  cost.gain_min = std::max(kGainMin, element.error);
   cost.item = element.item;
   cost.rows_tile = rows_tile(target, shape.dtype);
   cost.key_tile = element.pass + element.pass_width * width;

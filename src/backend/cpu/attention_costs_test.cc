@@ -54,12 +54,15 @@ TEST(AttentionCosts, TheFitGivesBackTheCostsThatMadeTheTimings) {
   EXPECT_NEAR(fitted.pass_width, 2.5, 1e-5);
   EXPECT_NEAR(fitted.weight, 0.5, 1e-5);
   EXPECT_NEAR(fitted.weight_width, 0.1, 1e-5);
+  EXPECT_NEAR(fitted.error, 0, 1e-6);
 }
 
 TEST(AttentionCosts, NoisyTimingsArePredictedWithinTheirNoise) {
   ElementCosts fitted;
   fit_items(items_of(example(), 0.1), fitted);
   for (const TimedItem& item : items_of(example(), 0)) EXPECT_NEAR(time_of(fitted, item), item.ns, 0.1 * item.ns);
+  EXPECT_GT(fitted.error, 0.03);
+  EXPECT_LT(fitted.error, 0.12);
 }
 
 TEST(AttentionCosts, NoTermIsFittedBelowZero) {
@@ -123,6 +126,7 @@ TEST(AttentionCosts, ThePlannerTakesWhatEveryTargetIsSaidToCost) {
       EXPECT_LE(large.key_repeat, large.key_far);
       EXPECT_LT(large.near_keys, large.far_keys);
       EXPECT_GT(large.key_tile + large.key_row, 0);
+      EXPECT_GE(large.gain_min, 0.1) << "what was measured elsewhere is to save more";
     }
   }
 }

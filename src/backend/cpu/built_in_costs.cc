@@ -7,7 +7,6 @@ namespace headwater::backend::cpu {
 namespace {
 
 constexpr double kStep = 1000;
-constexpr double kGainMin = 0.1;
 
 ElementCosts element(double row_width, double pass, double pass_width, double weight, double weight_width) {
   ElementCosts costs;
@@ -20,6 +19,7 @@ ElementCosts element(double row_width, double pass, double pass_width, double we
   costs.weight_width = weight_width;
   costs.partial = 30;
   costs.partial_width = 5;
+  costs.error = 0.1;
   for (size_t i = 0; i < kReadKib.size(); ++i) costs.read[i] = kReadKib[i] <= 1024 ? 0 : kReadKib[i] <= 8192 ? 15 : 30;
   return costs;
 }
@@ -29,19 +29,15 @@ ElementCosts element(double row_width, double pass, double pass_width, double we
 AttentionCosts built_in_costs(Target target) {
   switch (target) {
     case Target::kScalar:
-      return {kStep, kGainMin, element(1400, 0, 60, 0, 55), element(1400, 140, 400, 0, 30),
-              element(1400, 0, 27, 0, 55)};
+      return {kStep, element(1400, 0, 60, 0, 55), element(1400, 140, 400, 0, 30), element(1400, 0, 27, 0, 55)};
     case Target::kAvx2:
-      return {kStep, kGainMin, element(60, 0, 10.5, 1.3, 3), element(60, 0, 12, 1, 1.6), element(60, 0.5, 9, 0.8, 1.6)};
+      return {kStep, element(60, 0, 10.5, 1.3, 3), element(60, 0, 12, 1, 1.6), element(60, 0.5, 9, 0.8, 1.6)};
     case Target::kAvx512:
-      return {kStep, kGainMin, element(30, 0.2, 2.8, 0.6, 1.3), element(30, 0.3, 3.6, 0.4, 1.6),
-              element(30, 0, 3.3, 0.4, 1.2)};
+      return {kStep, element(30, 0.2, 2.8, 0.6, 1.3), element(30, 0.3, 3.6, 0.4, 1.6), element(30, 0, 3.3, 0.4, 1.2)};
     case Target::kAvx512Bf16:
-      return {kStep, kGainMin, element(30, 0.2, 1, 0.5, 2.9), element(30, 0.3, 3.6, 0.4, 1.6),
-              element(30, 0, 3.3, 0.4, 1.2)};
+      return {kStep, element(30, 0.2, 1, 0.5, 2.9), element(30, 0.3, 3.6, 0.4, 1.6), element(30, 0, 3.3, 0.4, 1.2)};
     case Target::kAvx512Amx:
-      return {kStep, kGainMin, element(40, 0.4, 3, 0.6, 0), element(30, 0.3, 3.6, 0.4, 1.6),
-              element(30, 0, 3.3, 0.4, 1.2)};
+      return {kStep, element(40, 0.4, 3, 0.6, 0), element(30, 0.3, 3.6, 0.4, 1.6), element(30, 0, 3.3, 0.4, 1.2)};
   }
   check(false, "a target without costs");
   return {};

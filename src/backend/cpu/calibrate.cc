@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <ctime>
+#include <functional>
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/kv_pages.h"
@@ -21,12 +21,6 @@ constexpr std::array kDtypes = {DType::kBF16, DType::kF16, DType::kF32};
 constexpr uint32_t kReadRows = 3;    // a flat decode item of a model with grouped heads
 constexpr uint32_t kReadKeys = 512;  // of an item
 constexpr uint32_t kReadWidth = 64;
-
-double thread_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
 
 double width_of(uint32_t head_dim) {
   return head_dim / 64.0;
@@ -112,27 +106,39 @@ class Probe {
   ops::AttentionParams params_;
 };
 
+// Work that is timed: work(worker, rounds) runs on every worker at once.
+struct Timing {
+  std::function<void(uint32_t worker, uint32_t rounds)> work;
+  uint32_t rounds = 0;
+  std::vector<double> ns = {};  // a round
+
+  // The lower quartile, since other programs only add.
+  double quartile() {
+    const auto at = ns.begin() + static_cast<ptrdiff_t>(ns.size() / 4);
+    std::nth_element(ns.begin(), at, ns.end());
+    return std::max(1.0, *at);
+  }
+};
+
 class Measurement {
  public:
   Measurement(Target target, ThreadPool& pool, double seconds) : target_(target), pool_(pool) {
-    constexpr size_t kPoints = kDtypes.size() * (kWidths.size() * (2 * kRows.size() + 1) + kReadKib.size() + 1);
-    slice_ns_ = static_cast<int64_t>(seconds * 1e9 / kPoints);
+    constexpr size_t kTimings = kDtypes.size() * (kWidths.size() * (2 * kRows.size() + 1) + kReadKib.size() + 1);
+    slice_ns_ = static_cast<int64_t>(seconds * 1e9 / (kTimings * kPasses));
   }
 
   Result<AttentionCosts> run() {
-    AttentionCosts costs = built_in_costs(target_);
-    costs.gain_min = kGainMin;
+    AttentionCosts costs;
     for (const DType dtype : kDtypes) {
       ElementCosts& element = dtype == DType::kBF16 ? costs.bf16 : dtype == DType::kF16 ? costs.f16 : costs.f32;
-      HEADWATER_RETURN_IF_ERROR(measure_items(dtype, element));
-      HEADWATER_RETURN_IF_ERROR(measure_reads(dtype, element));
+      HEADWATER_RETURN_IF_ERROR(measure(dtype, element));
     }
     measure_step(costs);
     return costs;
   }
 
  private:
-  static constexpr double kGainMin = 0.03;
+  static constexpr uint32_t kPasses = 3;  // over all timings of an element type: a busy moment meets them alike
   using Probes = std::vector<std::unique_ptr<Probe>>;
 
   Result<Probes> probes(DType dtype, uint32_t head_dim, uint64_t pages) const {
@@ -144,81 +150,109 @@ class Measurement {
     return probes;
   }
 
-  // Nanoseconds of f(worker, rounds) a round while all workers run it, in their own processor time: what other programs
-  // take away does not count. The slowest worker of a region, the lower quartile of the regions in the time slice.
-  template <typename F>
-  double time(F&& f) const {
-    constexpr double kRegionNs = 200'000;  // beside it reading the clock is nothing
-    std::vector<double> worker_ns(pool_.size());
-    const auto region = [&](uint32_t rounds) {
-      pool_.run(pool_.size(), [&](uint32_t task, uint32_t) {
-        const double begin = thread_ns();
-        f(task, rounds);
-        worker_ns[task] = thread_ns() - begin;
-      });
-      return *std::max_element(worker_ns.begin(), worker_ns.end()) / rounds;
-    };
+  // Wall time, not the workers' own: two workers that share a core take their time from each other, and a worker that has
+  // to wait leaves its part to the others, which is no faster.
+  void time(Timing& timing) const {
+    constexpr double kRegionNs = 100'000;  // beside it the start of a region is nothing
     const SystemClock clock;
+    const auto region = [&](uint32_t rounds) {
+      const int64_t begin = clock.now_ns();
+      pool_.run(pool_.size(), [&](uint32_t task, uint32_t) { timing.work(task, rounds); });
+      return static_cast<double>(clock.now_ns() - begin) / rounds;
+    };
     const int64_t end = clock.now_ns() + slice_ns_;
-    const auto rounds = static_cast<uint32_t>(std::clamp(kRegionNs / std::max(1.0, region(1)), 1.0, 1000.0));
-    std::vector<double> times;
+    const double once = region(1);
+    if (timing.rounds == 0)
+      timing.rounds = static_cast<uint32_t>(std::clamp(kRegionNs / std::max(1.0, once), 1.0, 1e3));
     do {
-      times.push_back(region(rounds));
-    } while (times.size() < 2 || clock.now_ns() < end);
-    const auto quartile = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);
-    std::nth_element(times.begin(), quartile, times.end());
-    return *quartile;
+      timing.ns.push_back(region(timing.rounds));
+    } while (clock.now_ns() < end);
   }
 
-  Status measure_items(DType dtype, ElementCosts& costs) const {
-    const uint32_t tile = rows_tile(target_, dtype);
+  Status measure(DType dtype, ElementCosts& costs) const {
     std::vector<TimedItem> items;
-    std::array<double, kWidths.size()> merge_ns{};
-    for (size_t w = 0; w < kWidths.size(); ++w) {
-      const uint32_t head_dim = kWidths[w];
+    std::vector<Timing> item_timings, merge_timings, read_timings;
+    std::vector<Probes> workers;
+    workers.reserve(kWidths.size() + 1);
+    for (const uint32_t head_dim : kWidths) {
       const uint32_t warm = kWarmKib * 1024 / (2 * head_dim * block_bytes(dtype));
-      HEADWATER_ASSIGN_OR_RETURN(const Probes workers, probes(dtype, head_dim, warm / kPageSize));
-      for (const uint32_t keys : {128u, std::min(warm, 2 * kCut)}) {
-        const uint32_t count = warm / keys;  // in turn, so that keys come from the second level of the cache
-        for (const uint32_t rows : kRows) {
-          const double ns =
-              time([&](uint32_t worker, uint32_t rounds) { workers[worker]->attend(rows, keys, count, rounds); }) /
-              count;
-          const uint32_t passes = (rows + tile - 1) / tile;
-          items.push_back({double(rows), double(passes), double(keys), width_of(head_dim), ns});
-        }
-      }
-      const double ns = time([&](uint32_t worker, uint32_t rounds) { workers[worker]->merge(rounds); });
-      merge_ns[w] = ns / (kRowsMax * kStates);
+      HEADWATER_ASSIGN_OR_RETURN(workers.emplace_back(), probes(dtype, head_dim, warm / kPageSize));
+      add_items(workers.back(), dtype, head_dim, warm, items, item_timings);
+      merge_timings.push_back(
+          {[&at = workers.back()](uint32_t worker, uint32_t rounds) { at[worker]->merge(rounds); }});
     }
+    const uint64_t key_bytes = 2 * kReadWidth * block_bytes(dtype);
+    const uint64_t largest = largest_distance_kib();
+    HEADWATER_ASSIGN_OR_RETURN(workers.emplace_back(),
+                               probes(dtype, kReadWidth, largest * 1024 / key_bytes / kPageSize));
+    add_reads(workers.back(), key_bytes, largest, read_timings);
+    for (uint32_t pass = 0; pass < kPasses; ++pass) {
+      for (std::vector<Timing>* timings : {&item_timings, &merge_timings, &read_timings}) {
+        for (Timing& timing : *timings) time(timing);
+      }
+    }
+    for (size_t i = 0; i < items.size(); ++i) items[i].ns = item_timings[i].quartile() / items[i].ns;
     fit_items(items, costs);
-    const double widths = width_of(kWidths.back()) - width_of(kWidths.front());
-    costs.partial_width = std::max(0.0, (merge_ns.back() - merge_ns.front()) / widths);
-    costs.partial = std::max(0.0, merge_ns.front() - costs.partial_width * width_of(kWidths.front()));
+    fit_partial(merge_timings, costs);
+    fit_reads(read_timings, key_bytes, costs);
     return {};
   }
 
-  Status measure_reads(DType dtype, ElementCosts& costs) const {
-    const uint64_t key_bytes = 2 * kReadWidth * block_bytes(dtype);
+  // `ns` of an item holds how many of them a round runs, until it is timed.
+  void add_items(const Probes& workers, DType dtype, uint32_t head_dim, uint32_t warm, std::vector<TimedItem>& items,
+                 std::vector<Timing>& timings) const {
+    const uint32_t tile = rows_tile(target_, dtype);
+    for (const uint32_t keys : {128u, std::min(warm, 2 * kCut)}) {
+      const uint32_t count = warm / keys;  // in turn, so that keys come from the second level of the cache
+      for (const uint32_t rows : kRows) {
+        const uint32_t passes = (rows + tile - 1) / tile;
+        items.push_back({double(rows), double(passes), double(keys), width_of(head_dim), double(count)});
+        timings.push_back({[&workers, rows, keys, count](uint32_t worker, uint32_t rounds) {
+          workers[worker]->attend(rows, keys, count, rounds);
+        }});
+      }
+    }
+  }
+
+  uint64_t largest_distance_kib() const {
     const uint64_t memory_kib = memory_available_bytes() / 4 / pool_.size() / 1024;
     uint64_t largest = kReadKib[0];
     for (const uint32_t kib : kReadKib) largest = kib <= memory_kib ? kib : largest;
-    HEADWATER_ASSIGN_OR_RETURN(const Probes workers, probes(dtype, kReadWidth, largest * 1024 / key_bytes / kPageSize));
-    const auto key_ns = [&](uint64_t kib) {  // a key when the worker goes round `kib`
+    return largest;
+  }
+
+  // Rounds over the warm distance, then over every distance that there is memory for.
+  static void add_reads(const Probes& workers, uint64_t key_bytes, uint64_t largest, std::vector<Timing>& timings) {
+    const auto add = [&](uint64_t kib) {
       const auto items = static_cast<uint32_t>(kib * 1024 / key_bytes / kReadKeys);
-      const double ns =
-          time([&](uint32_t worker, uint32_t rounds) { workers[worker]->attend(kReadRows, kReadKeys, items, rounds); });
-      return ns / items / kReadKeys;
+      timings.push_back({[&workers, items](uint32_t worker, uint32_t rounds) {
+        workers[worker]->attend(kReadRows, kReadKeys, items, rounds);
+      }});
     };
-    const double warm = key_ns(kWarmKib);
-    size_t measured = 0;
-    for (; measured < kReadKib.size() && kReadKib[measured] <= largest; ++measured) {
-      costs.read[measured] = std::max(0.0, key_ns(kReadKib[measured]) - warm) * 1024 / static_cast<double>(key_bytes);
+    add(kWarmKib);
+    for (const uint32_t kib : kReadKib) {
+      if (kib <= largest) add(kib);
     }
-    for (size_t i = measured; i < kReadKib.size(); ++i) costs.read[i] = costs.read[measured - 1];
+  }
+
+  static void fit_partial(std::vector<Timing>& merges, ElementCosts& costs) {
+    const double first = merges.front().quartile() / (kRowsMax * kStates);
+    const double last = merges.back().quartile() / (kRowsMax * kStates);
+    costs.partial_width = std::max(0.0, (last - first) / (width_of(kWidths.back()) - width_of(kWidths.front())));
+    costs.partial = std::max(0.0, first - costs.partial_width * width_of(kWidths.front()));
+  }
+
+  static void fit_reads(std::vector<Timing>& reads, uint64_t key_bytes, ElementCosts& costs) {
+    const auto ns_kib = [&](size_t timing, uint32_t kib) {  // arithmetic included
+      const uint64_t items = kib * 1024 / key_bytes / kReadKeys;
+      return reads[timing].quartile() * 1024 / static_cast<double>(items * kReadKeys * key_bytes);
+    };
+    const double warm = ns_kib(0, kWarmKib);
+    for (size_t i = 0; i < kReadKib.size(); ++i) {
+      costs.read[i] = i + 1 < reads.size() ? std::max(0.0, ns_kib(i + 1, kReadKib[i]) - warm) : costs.read[i - 1];
+    }
     // What is farther is never nearer; a disturbance only adds.
     for (size_t i = kReadKib.size() - 1; i-- > 0;) costs.read[i] = std::min(costs.read[i], costs.read[i + 1]);
-    return {};
   }
 
   // The start and end of two regions on all workers; their tasks do next to nothing.
