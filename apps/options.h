@@ -14,7 +14,7 @@ namespace headwater::apps {
 struct RuntimeOptions {
   std::string model;  // "": the default model
   std::string backend = "auto";
-  uint32_t threads = 0;  // 0: the cores this process may use
+  uint32_t threads = 0;        // 0: the cores this process may use
   std::string costs = "auto";  // auto, none or a file of `headwater tune`
   std::string log_level = "warn";
 };

@@ -82,7 +82,7 @@ expect "bench attention, a mislabelled arm" 1 "the arm 'off' took" "$program" be
 expect "bench attention, an unknown grid" 2 "small-models" "$program" bench attention --grid nothing
 
 expect "tune" 0 "costs of [0-9]+ targets" "$program" tune --seconds 1 --output "$work/costs.json"
-expect "bench attention with measured costs" 0 "costs from $work/costs.json, 20.*predicted" "$program" bench attention "${cell[@]}" --costs "$work/costs.json"
+expect "bench attention with measured costs" 0 "costs from $work/costs.json, 20.*peaks" "$program" bench attention "${cell[@]}" --costs "$work/costs.json"
 expect "bench attention with built-in costs" 0 "costs built in" "$program" bench attention "${cell[@]}"
 expect "the summary" 0 '"predicted_error_median":.*"costs":"from ' "$program" bench attention "${cell[@]}" --costs "$work/costs.json" --json -
 head -c 300 "$work/costs.json" > "$work/damaged.json"
