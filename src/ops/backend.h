@@ -144,14 +144,14 @@ struct SampleParams {
 };
 
 struct BackendInfo {
-  std::string name;             // "reference", "cpu"
-  std::string target;           // "scalar", "avx2", "avx512", "avx512_bf16", ...
-  uint32_t workers;             // threads or SMs
-  uint32_t page_size_multiple;  // page sizes it takes: multiples of this
-  bool invariant;               // sharing-invariant bits
-  std::string device = {};      // the hardware, as far as measured costs depend on it
+  std::string name;                       // "reference", "cpu"
+  std::string target;                     // "scalar", "avx2", "avx512", "avx512_bf16", ...
+  uint32_t workers;                       // threads or SMs
+  uint32_t page_size_multiple;            // page sizes it takes: multiples of this
+  bool invariant;                         // sharing-invariant bits
+  std::string device = {};                // the hardware, as far as measured costs depend on it
   std::vector<std::string> targets = {};  // that the device can run, the simplest first
-  uint32_t costs_version = 0;   // of the kernels and of the cost names; 0: the back end measures no costs
+  uint32_t costs_version = 0;             // of the kernels and of the cost names; 0: the back end measures no costs
 };
 
 // Measured costs of attention by name, in nanoseconds. The names are the back end's own; they are valid for the
