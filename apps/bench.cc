@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "apps/commands.h"
+#include "apps/costs_file.h"
 #include "apps/json_output.h"
 #include "apps/options.h"
 #include "backend/registry/registry.h"
@@ -20,7 +21,7 @@ namespace json = boost::json;
 struct AttentionOptions {
   bench::AttentionBenchOptions bench;
   std::vector<std::string> grids;
-  std::string grid_file, tail = "128", dtype = "bf16", shard, json, backend = "auto";
+  std::string grid_file, tail = "128", dtype = "bf16", shard, json, backend = "auto", costs = "auto";
   std::vector<uint32_t> nodes, tokens;
   uint32_t shared = 2048, batch = 0, threads = 0;
   bench::Cell cell;
@@ -109,6 +110,7 @@ Status parse_shard(const std::string& text, uint32_t& shard, uint32_t& shards) {
 Status bench_attention(AttentionOptions options) {
   HEADWATER_RETURN_IF_ERROR(parse_shard(options.shard, options.bench.shard, options.bench.shards));
   HEADWATER_ASSIGN_OR_RETURN(auto backend, backend::create_backend(options.backend, {options.threads, ""}));
+  options.bench.costs = use_costs(options.costs, *backend);
   const bool cpu = backend->info().name != "cuda";
   for (const std::string& grid : options.grids) {
     HEADWATER_ASSIGN_OR_RETURN(const std::vector<bench::Cell> cells, bench::grid_cells(grid, cpu));
@@ -168,6 +170,7 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
   c->add_flag("--mislabel", o->bench.mislabel, "run the arm off as always: must fail");
   c->add_option("--backend", o->backend, "auto, cpu or reference")->envname("HEADWATER_BACKEND")->capture_default_str();
   c->add_option("-t,--threads", o->threads, "worker threads (0: all cores)")->envname("HEADWATER_THREADS");
+  add_costs_option(*c, o->costs);
   c->add_option("--commit", o->bench.commit, "written into the summary");
   c->add_option("--json", o->json, "JSON lines to this file; - for stdout");
   c->callback([o, &run] { run = [o] { return bench_attention(*o); }; });

@@ -17,13 +17,14 @@ int main(int argc, char** argv) {
   CLI::App app("headwater: LLM inference that attends a shared prefix once", "headwater");
   app.set_version_flag("--version", HEADWATER_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(36);
+  app.get_formatter()->column_width(42);
   std::function<headwater::Status()> run;
   headwater::apps::add_demo(app, run);
   headwater::apps::add_generate(app, run);
   headwater::apps::add_chat(app, run);
   headwater::apps::add_inspect(app, run);
   headwater::apps::add_bench(app, run);
+  headwater::apps::add_tune(app, run);
   CLI11_PARSE(app, argc, argv);
   headwater::Status status = run();
   std::cout.flush();

@@ -16,6 +16,12 @@ std::string lower(std::string text) {
 
 }  // namespace
 
+void add_costs_option(CLI::App& app, std::string& costs) {
+  app.add_option("--costs", costs, "attention's: auto (what `headwater tune` wrote), none or a file")
+      ->envname("HEADWATER_COSTS")
+      ->capture_default_str();
+}
+
 void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   app.add_option("-m,--model", options.model, "GGUF file (default: the fetched SmolLM2-135M-Instruct)")
       ->envname("HEADWATER_MODEL");
@@ -25,6 +31,7 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   app.add_option("-t,--threads", options.threads, "worker threads (0: all cores)")
       ->envname("HEADWATER_THREADS")
       ->capture_default_str();
+  add_costs_option(app, options.costs);
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->envname("HEADWATER_LOG_LEVEL")
       ->capture_default_str();

@@ -14,7 +14,8 @@ namespace headwater::apps {
 struct RuntimeOptions {
   std::string model;  // "": the default model
   std::string backend = "auto";
-  uint32_t threads = 0;  // 0: the cores this process may use
+  uint32_t threads = 0;        // 0: the cores this process may use
+  std::string costs = "auto";  // auto, none or a file of `headwater tune`
   std::string log_level = "warn";
 };
 
@@ -30,6 +31,7 @@ struct EngineOptions {
   uint32_t shared_prefix_min_members = 2;
 };
 
+void add_costs_option(CLI::App& app, std::string& costs);
 void add_runtime_options(CLI::App& app, RuntimeOptions& options);
 void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling);
 void add_engine_options(CLI::App& app, EngineOptions& options);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "apps/costs_file.h"
 #include "backend/registry/registry.h"
 
 namespace headwater::apps {
@@ -29,6 +30,7 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   HEADWATER_ASSIGN_OR_RETURN(auto file, model::GgufFile::open(runtime.path));
   runtime.file = std::make_unique<model::GgufFile>(std::move(file));
   HEADWATER_ASSIGN_OR_RETURN(runtime.backend, backend::create_backend(options.backend, {options.threads, ""}));
+  runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
   HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*runtime.file));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer));
@@ -61,7 +63,7 @@ void print_settings(const Runtime& runtime, const engine::Engine& engine) {
   fmt::print(stderr, "model    {} ({}, {} layers, {}/{} heads x {}, {:.0f} MB)\n",
              std::filesystem::path(runtime.path).filename().string(), shape.family, shape.layers, shape.q_heads,
              shape.kv_heads, shape.head_dim, static_cast<double>(shape.weight_bytes) / 1e6);
-  fmt::print(stderr, "backend  {} ({}), {} threads\n", info.name, info.target, info.workers);
+  fmt::print(stderr, "backend  {} ({}), {} threads; costs {}\n", info.name, info.target, info.workers, runtime.costs);
   fmt::print(stderr, "kv cache {:.0f} MiB {}, {} pages of {} tokens = {} tokens; context {}\n",
              static_cast<double>(config.kv_bytes) / (1 << 20), to_string(config.kv_dtype), cache.pages, cache.page_size,
              uint64_t{cache.pages} * cache.page_size, config.context_max);

@@ -16,6 +16,7 @@ struct Runtime {
   std::string path;
   std::unique_ptr<model::GgufFile> file;
   std::unique_ptr<ops::Backend> backend;
+  std::string costs;  // where the back end's attention costs come from
   std::unique_ptr<model::Model> model;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;  // null when the file has none

@@ -244,6 +244,7 @@ struct Totals {
   uint32_t cells = 0, skipped = 0, failed = 0;
   double worst = 0, log_sum = 0;
   std::string worst_cell;
+  std::vector<double> predicted_errors;  // relative, one a cell and arm
 };
 
 Status run_cell(ops::Backend& backend, const AttentionBenchOptions& options, const Cell& cell, const ops::Peaks& peaks,
@@ -262,14 +263,17 @@ Status run_cell(ops::Backend& backend, const AttentionBenchOptions& options, con
     totals.worst = result.ratio;
     totals.worst_cell = cell.name;
   }
+  const auto predicted = [](const Arm& arm) { return arm.outcome.predicted_ns * 1e-3 / median(arm.us); };
+  for (const Arm& arm : arms) totals.predicted_errors.push_back(std::abs(predicted(arm) - 1));
   if (table != nullptr) {
     const Outcome& o = arms[0].outcome;
     *table << fmt::format(
-        "{:<40} {:>10.1f} {:>10.1f} {:>7.3f} [{:.3f}, {:.3f}] {:<7}{:>3} groups {:>4} members depth {} plan {:.1f} "
+        "{:<40} {:>10.1f} {:>10.1f} {:>7.3f} [{:.3f}, {:.3f}] {:>5.2f} {:>5.2f} {:<7}{:>3} groups {:>4} members depth "
+        "{} plan {:.1f} "
         "us{}{}\n",
         cell.name, median(arms[0].us), median(arms[1].us), result.ratio, result.interval.low, result.interval.high,
-        to_string(o.path), o.groups, o.members, o.depth, arms[0].plan_us, result.identical ? ", same items" : "",
-        failed ? "  ABOVE THE GATE" : "");
+        predicted(arms[0]), predicted(arms[1]), to_string(o.path), o.groups, o.members, o.depth, arms[0].plan_us,
+        result.identical ? ", same items" : "", failed ? "  ABOVE THE GATE" : "");
     table->flush();
   }
   if (out != nullptr) {
@@ -288,10 +292,12 @@ Status run_attention_bench(ops::Backend& backend, const AttentionBenchOptions& o
   const uint64_t pool_bytes_max = options.pool_bytes_max > 0 ? options.pool_bytes_max : memory_available_bytes() / 2;
   if (table != nullptr) {
     *table << fmt::format(
-        "backend {} ({}), {} workers; peaks {:.0f} G multiply-adds/s, {:.0f} GB/s cache, {:.1f} GB/s memory\n",
-        backend.info().name, backend.info().target, backend.info().workers, peaks.multiply_adds_per_s / 1e9,
-        peaks.cache_bytes_per_s / 1e9, peaks.memory_bytes_per_s / 1e9);
-    *table << fmt::format("{:<40} {:>10} {:>10} {:>7}\n", "cell", "auto us", "off us", "ratio");
+        "backend {} ({}), {} workers, costs {}; peaks {:.0f} G multiply-adds/s, {:.0f} GB/s cache, {:.1f} GB/s "
+        "memory\n",
+        backend.info().name, backend.info().target, backend.info().workers, options.costs,
+        peaks.multiply_adds_per_s / 1e9, peaks.cache_bytes_per_s / 1e9, peaks.memory_bytes_per_s / 1e9);
+    *table << fmt::format("{:<40} {:>10} {:>10} {:>7} {:<14} {}\n", "cell", "auto us", "off us", "ratio", "",
+                          "predicted / us: auto, off");
   }
   Totals totals;
   for (size_t index = options.shard; index < options.cells.size(); index += options.shards) {
@@ -304,9 +310,12 @@ Status run_attention_bench(ops::Backend& backend, const AttentionBenchOptions& o
     HEADWATER_RETURN_IF_ERROR(run_cell(backend, options, cell, peaks, table, out, totals));
   }
   const double geomean = totals.cells == 0 ? 0 : std::exp(totals.log_sum / totals.cells);
+  const double predicted_error = totals.predicted_errors.empty() ? 0 : median(totals.predicted_errors);
   if (table != nullptr) {
-    *table << fmt::format("{} cells, {} skipped; worst auto / off {:.3f} ({}); geometric mean off / auto {:.3f}\n",
-                          totals.cells, totals.skipped, totals.worst, totals.worst_cell, geomean);
+    *table << fmt::format(
+        "{} cells, {} skipped; worst auto / off {:.3f} ({}); geometric mean off / auto {:.3f}; median error of the "
+        "predicted time {:.0f}%\n",
+        totals.cells, totals.skipped, totals.worst, totals.worst_cell, geomean, 100 * predicted_error);
   }
   if (out != nullptr) {
     *out << json::serialize(json::object{{"cells", totals.cells},
@@ -314,6 +323,8 @@ Status run_attention_bench(ops::Backend& backend, const AttentionBenchOptions& o
                                          {"worst_auto_over_off", totals.worst},
                                          {"worst_cell", totals.worst_cell},
                                          {"geomean_off_over_auto", geomean},
+                                         {"predicted_error_median", predicted_error},
+                                         {"costs", options.costs},
                                          {"gate", options.gate},
                                          {"failed", totals.failed},
                                          {"commit", options.commit},

@@ -4,6 +4,9 @@
 // cell has a legal run). The gate compares (plan / layers + us) of auto with off's: the median ratio over pairs,
 // repeated until its 95% interval lies on one side of the threshold or the repetitions end. A cell whose auto plan
 // equals off's item for item passes by identity.
+//
+// The planner's prediction is held against what was measured, both attend and merge of one layer: in the table pred / us of
+// both arms, in the summary predicted_error_median, the median over cells and arms of |predicted_us - us| / us.
 #pragma once
 
 #include <ostream>
@@ -32,6 +35,7 @@ struct AttentionBenchOptions {
   bool inject_fault = false;  // one page of one member of the auto arm is another one: the comparison must fail
   bool mislabel = false;      // the arm `off` is planned as `always`: the outcome check must fail
   std::string commit;
+  std::string costs = "built in";  // where the back end's costs come from; printed
 };
 
 // Writes a table to `table` and JSON lines to `json` (either may be null). Fails when a gate or an assertion fails.

@@ -13,7 +13,7 @@ struct PlanBenchOptions {
   bool gate = false;       // a case over its budget is an error
   uint32_t repeats = 200;  // measured plans a case and path, after as many / 10 for warming up
   attention::PlanSettings settings;
-  attention::CostModel cost{.rows_tile = 16, .key_tile = 2};  // reads dominate, so that the cases share
+  attention::CostModel cost{.rows_tile = 16, .key_tile = 2};  // fixed, not this machine's: the cases share everywhere
   attention::DeviceShape device{.workers = 16, .kv_heads = 8, .group = 4};
 };
 

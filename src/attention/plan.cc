@@ -56,7 +56,7 @@ bool Planner::Impl::share(const Balance& flat, Balance& shared, Outcome& outcome
     if (drafted) shared = cutter.balance(shared_drafts);
     const bool fits = drafted && cutter.fits(shared);
     if (rules.settings.sharing == Sharing::kAuto && fits &&
-        shared.makespan_ns >= (1 - rules.gain_min) * flat.makespan_ns) {
+        rules.step + shared.makespan_ns >= (1 - rules.gain_min) * (rules.step + flat.makespan_ns)) {
       decider.push_all(forest);  // cheaper in sum, but the workers would not finish sooner
     } else if (rules.settings.inject_failure || !fits) {
       Outcome rest;
@@ -96,7 +96,7 @@ void Planner::Impl::arrange(const PageTable& table) {
   outcome.bytes_read = bytes(drafts);
   outcome.bytes_flat = bytes(flat_drafts);
   outcome.bytes_unique = forest.keys_unique(table) * rules.device.kv_bytes_token;
-  outcome.predicted_ns = balance.makespan_ns;
+  outcome.predicted_ns = rules.step + balance.makespan_ns;
   plan.outcome = outcome;
 }
 

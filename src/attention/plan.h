@@ -65,17 +65,25 @@ struct PlanSettings {
   bool inject_failure = false;  // test: every step that would share fails over to flat with reason kFailed
 };
 
-// What a piece of work costs on the device, in nanoseconds for one KV head. Additive over items:
-//   cost(rows, keys) = item + keys * max(read, ceil(rows / rows_tile) * key_tile) + rows * (row + partial * states)
-// with read = key_first for the first item over a run in this step (plan order) and key_repeat for later ones; states =
-// 0 for a direct item, 1 for a folding one, and one a cut for the others. A tail counts its keys rounded up to a whole
-// cut (adaptive mode: page), so that a plan does not change while a tail grows inside its last one.
+// What a piece of work costs one worker while the others work too, in nanoseconds for one KV head. Additive over items:
+//   cost(rows, keys) = item + keys * join(read, ceil(rows / rows_tile) * key_tile + rows * key_row)
+//                      + rows * (row + partial * states)
+// with read = key_first for the first item over a run in this step (plan order); for later ones key_repeat, but key_far in
+// items of far_keys and more, since then the near cache has lost a key before an item comes back to it (between near_keys
+// and far_keys in proportion). join(a, b) = a + b - overlap * min(a, b). States: 0 for a direct item, 1 for a folding one, and one a cut for the others. A tail counts its
+// last cut (adaptive mode: page) as half full, so that a plan does not change while a tail grows inside it.
 struct CostModel {
+  double step = 0;  // of the whole plan, once: attend and merge begun and ended
   double item = 300;
   double key_first = 8.0;   // one key and value from memory
   double key_repeat = 2.5;  // from the cache: shared pages that other items read in the same step
+  double key_far = 2.5;     // the same from a cache farther off
+  uint32_t near_keys = 1u << 30;
+  uint32_t far_keys = 1u << 30;
+  double overlap = 1;  // of reading and arithmetic: 1 the longer hides the shorter, 0 they add up
   uint32_t rows_tile = 1;
   double key_tile = 1.5;  // arithmetic of one row tile on one key
+  double key_row = 0;     // of each of its rows
   double row = 20;
   double gain_min = 0;  // share of the flat makespan that sharing must save to be taken: the error of the figures above
   double partial = 60;  // one row's state written and merged
@@ -151,7 +159,7 @@ struct Outcome {
   uint64_t bytes_read = 0;    // one layer, all KV heads, as planned (each item reads its keys once)
   uint64_t bytes_flat = 0;    // what the flat plan reads
   uint64_t bytes_unique = 0;  // every visible page once (from the cut on that holds the window's first key)
-  double predicted_ns = 0;    // makespan over workers, one layer
+  double predicted_ns = 0;    // attend and merge of one layer: the makespan over workers, and CostModel::step
   bool incremental = false;   // this step's plan was updated, or made from the previous forest
   std::array<uint32_t, kNotSharedKinds> not_shared{};  // common runs not attended once, by reason
   NotShared reason() const;  // the most telling reason of a flat step: the first non-zero kind in the order failed,

@@ -20,6 +20,7 @@ struct Rates {
   double fixed;       // the item and its rows
   double key_first;   // a key that no item before it reads
   double key_repeat;  // a key that one did
+  double key_far;     // such a key in an item of far_keys or more
   double state;       // one partial for each row
 };
 
@@ -31,6 +32,9 @@ struct Rules {
   // a plan stays the same while a tail grows inside its last quantum. `cut` in invariant mode, else the page size.
   uint32_t quantum = 0;
   double gain_min = 0;
+  double step = 0;
+  uint32_t near_keys = 0;
+  uint32_t far_keys = 0;
 
   std::vector<Rates> rates_by_tokens;  // [tokens_item_max + 1]
 
@@ -41,12 +45,16 @@ struct Rules {
     rules.settings.shared_members_min = std::max(settings.shared_members_min, 2u);
     rules.device.tokens_item_max = std::min(device.tokens_item_max, limits.tokens_max);
     rules.gain_min = cost.gain_min;
+    rules.step = cost.step;
+    rules.near_keys = cost.near_keys;
+    rules.far_keys = cost.far_keys;
     rules.quantum = settings.invariant ? rules.settings.cut : limits.page_size;
     for (uint32_t tokens = 0; tokens <= rules.device.tokens_item_max; ++tokens) {
       const double rows = static_cast<double>(tokens) * device.group;
-      const double arithmetic = ceil_div(tokens * device.group, cost.rows_tile) * cost.key_tile;
-      rules.rates_by_tokens.push_back({cost.item + rows * cost.row, std::max(cost.key_first, arithmetic),
-                                       std::max(cost.key_repeat, arithmetic), rows * cost.partial});
+      const double arithmetic = ceil_div(tokens * device.group, cost.rows_tile) * cost.key_tile + rows * cost.key_row;
+      const auto key = [&](double read) { return read + arithmetic - cost.overlap * std::min(read, arithmetic); };
+      rules.rates_by_tokens.push_back({cost.item + rows * cost.row, key(cost.key_first), key(cost.key_repeat),
+                                       key(cost.key_far), rows * cost.partial});
     }
     return rules;
   }
@@ -66,6 +74,13 @@ struct Rules {
   uint32_t visible_from(uint32_t position) const {
     if (settings.window == 0 || position < settings.window) return 0;
     return round_down(position - settings.window + 1);
+  }
+
+  // A key that another item read, in an item of `keys`.
+  double key_again(const Rates& rates, uint32_t keys) const {
+    if (keys <= near_keys) return rates.key_repeat;
+    if (keys >= far_keys) return rates.key_far;
+    return rates.key_repeat + (rates.key_far - rates.key_repeat) * (keys - near_keys) / (far_keys - near_keys);
   }
 
   const Rates& rates(uint32_t tokens) const { return rates_by_tokens[tokens]; }

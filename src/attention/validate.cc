@@ -78,7 +78,10 @@ Status check_planner(const PlanLimits& limits, const PlanSettings& settings, con
                    device.kv_heads, device.group, device.tokens_item_max);
   }
   if (cost.rows_tile == 0) return invalid("rows_tile is 0; use the rows that share one pass over the keys, at least 1");
-  for (double value : {cost.item, cost.key_first, cost.key_repeat, cost.key_tile, cost.row, cost.partial}) {
+  if (!(cost.overlap >= 0 && cost.overlap <= 1)) return invalid("an overlap of {}; use 0 to 1", cost.overlap);
+  if (cost.near_keys > cost.far_keys) return invalid("near_keys {} above far_keys {}", cost.near_keys, cost.far_keys);
+  for (double value : {cost.step, cost.item, cost.key_first, cost.key_repeat, cost.key_far, cost.key_tile, cost.key_row,
+                       cost.row, cost.partial}) {
     if (!std::isfinite(value) || value < 0) return invalid("a cost of {} ns; costs are finite and not negative", value);
   }
   return Status();

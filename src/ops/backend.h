@@ -8,9 +8,11 @@
 // Activations are f32, row-major, [tokens, columns] with a row stride in elements.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "attention/plan.h"
 #include "core/core.h"
@@ -142,12 +144,19 @@ struct SampleParams {
 };
 
 struct BackendInfo {
-  std::string name;             // "reference", "cpu"
-  std::string target;           // "scalar", "avx2", "avx512", "avx512_bf16", ...
-  uint32_t workers;             // threads or SMs
-  uint32_t page_size_multiple;  // page sizes it takes: multiples of this
-  bool invariant;               // sharing-invariant bits
+  std::string name;                       // "reference", "cpu"
+  std::string target;                     // "scalar", "avx2", "avx512", "avx512_bf16", ...
+  uint32_t workers;                       // threads or SMs
+  uint32_t page_size_multiple;            // page sizes it takes: multiples of this
+  bool invariant;                         // sharing-invariant bits
+  std::string device = {};                // the hardware, as far as measured costs depend on it
+  std::vector<std::string> targets = {};  // that the device can run, the simplest first
+  uint32_t costs_version = 0;             // of the kernels and of the cost names; 0: the back end measures no costs
 };
+
+// Measured costs of attention by name, in nanoseconds. The names are the back end's own; they are valid for the
+// device, target, workers and costs_version of the info() they were measured with.
+using Costs = std::map<std::string, double>;
 
 struct BackendConfig {
   uint32_t threads = 0;    // 0: the cores this process may run on
@@ -169,7 +178,17 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
+  // shape.pages: the whole pool, which says from how far away a step reads.
   virtual attention::CostModel cost_model(const KvShape& shape, uint32_t q_heads) const = 0;
+  // Measures for about `seconds`, never during a step. kUnsupported where costs_version is 0.
+  virtual Result<Costs> measure_costs(double /*seconds*/) {
+    return error(ErrorCode::kUnsupported, "the {} back end has no costs to measure", info().name);
+  }
+  // Replaces the built-in values of later cost_model() calls. kCorrupt names the value that cannot be; then nothing
+  // changes.
+  virtual Status use_costs(const Costs& /*costs*/) {
+    return error(ErrorCode::kUnsupported, "the {} back end takes no measured costs", info().name);
+  }
 
   // Set-up.
   virtual Result<std::unique_ptr<KvPool>> create_kv_pool(const KvShape& shape) = 0;

@@ -5,6 +5,7 @@ program=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
+export HEADWATER_COSTS=none  # not what this user has measured
 
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
 # expect NAME STATUS PATTERN COMMAND...: exit status, and a pattern in stdout + stderr
@@ -16,7 +17,7 @@ expect() {
   grep -qE -- "$pattern" "$work/out" || { fail "$name: no '$pattern' in the output"; tail -5 "$work/out"; }
 }
 
-for command in "" demo generate chat inspect "bench attention" "bench plan" "bench step" "bench compare"; do
+for command in "" demo generate chat inspect "bench attention" "bench plan" "bench step" "bench compare" tune; do
   # shellcheck disable=SC2086
   expect "help of '$command'" 0 "Usage|--help" "$program" $command --help
   [ "$(wc -l < "$work/out")" -le 48 ] || fail "help of '$command' is $(wc -l < "$work/out") lines; a screen is 48"
@@ -81,6 +82,21 @@ expect "bench attention, a mislabelled arm" 1 "the arm 'off' took" "$program" be
 expect "bench attention, an unknown grid" 2 "small-models" "$program" bench attention --grid nothing
 expect "bench step without a prompt" 2 "shared-tokens 0" "$program" bench step --shared-tokens 0 --prompt-tokens 0
 expect "bench step, an unknown arm" 2 "sometimes" "$program" bench step --arms auto,sometimes
+
+expect "tune" 0 "costs of [0-9]+ targets" "$program" tune --seconds 1 --output "$work/costs.json"
+expect "bench attention with measured costs" 0 "costs from $work/costs.json, 20.*peaks" "$program" bench attention "${cell[@]}" --costs "$work/costs.json"
+expect "bench attention with built-in costs" 0 "costs built in" "$program" bench attention "${cell[@]}"
+expect "the summary" 0 '"predicted_error_median":.*"costs":"from ' "$program" bench attention "${cell[@]}" --costs "$work/costs.json" --json -
+head -c 300 "$work/costs.json" > "$work/damaged.json"
+expect "a damaged costs file" 0 "costs in $work/damaged.json are not used: .*headwater tune" "$program" bench attention "${cell[@]}" --costs "$work/damaged.json"
+expect "generate with a damaged costs file" 0 "costs built in" "$program" generate "${kv[@]}" -n 2 --raw hi --costs "$work/damaged.json"
+export XDG_CACHE_HOME=$work/cache
+expect "generate without a costs file" 0 "costs built in" "$program" generate "${kv[@]}" -n 2 --raw hi --costs auto
+mkdir -p "$work/cache/headwater" && cp "$work/costs.json" "$work/cache/headwater/"
+expect "generate with the user's costs file" 0 "costs from $work/cache/headwater/costs.json, 20" "$program" generate "${kv[@]}" -n 2 --raw hi --costs auto
+unset XDG_CACHE_HOME
+expect "tune of a back end without costs" 1 "no costs" "$program" tune --backend reference --dry-run
+expect "tune into a folder that cannot be" 1 "--output" "$program" tune --seconds 0.5 --output README.md/costs.json
 expect "bench plan" 0 "us_from_scratch" "$program" bench plan --json -
 
 [ "$failures" = 0 ] && echo "cli: all passed"

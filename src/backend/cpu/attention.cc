@@ -27,32 +27,6 @@ const AttentionKernels& kernels_of(Target target) {
   return kAttentionScalar;
 }
 
-// A pass of up to `rows` rows over one key of 64 + 64 elements takes key + rows * row nanoseconds.
-// Measured by attention_bench on one core of an Intel Xeon (family 6, model 207), 2026-11-29; 25 bytes a nanosecond
-// from the outer cache likewise. docs/kernels/attention-cpu.md has the table.
-struct PassCost {
-  uint32_t rows;
-  double key;
-  double row;
-};
-PassCost pass_cost(Target target, DType dtype) {
-  if (dtype != DType::kBF16) target = std::min(target, Target::kAvx512);  // only bf16 has instructions of its own
-  switch (target) {
-    case Target::kScalar:
-      return {4, 39, 42};
-    case Target::kAvx2:
-      return {4, 2.4, 7.5};
-    case Target::kAvx512:
-      return {6, 1.8, 2.8};
-    case Target::kAvx512Bf16:
-      return {6, 1.5, 4.0};
-    case Target::kAvx512Amx:
-      return {16, 3.3, 1.0};
-  }
-  check(false, "a target without costs");
-  return {};
-}
-
 KvElement element_of(DType dtype) {
   if (dtype == DType::kF32) return KvElement::kF32;
   return dtype == DType::kF16 ? KvElement::kF16 : KvElement::kBF16;
@@ -83,7 +57,11 @@ void for_tokens(ThreadPool& pool, uint32_t tokens, F&& f) {
 }  // namespace
 
 Attention::Attention(Target target, ThreadPool& pool)
-    : target_(target), kernels_(kernels_of(target)), pool_(pool), workers_(pool.size()) {}
+    : target_(target),
+      kernels_(kernels_of(target)),
+      pool_(pool),
+      costs_(built_in_costs(target)),
+      workers_(pool.size()) {}
 
 Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads) {
   check(q_heads % shape.kv_heads == 0, "query heads are a multiple of the KV heads");
@@ -227,18 +205,7 @@ uint64_t Attention::take_kv_bytes_read() {
 }
 
 attention::CostModel Attention::cost_model(const ops::KvShape& shape, uint32_t q_heads) const {
-  const PassCost pass = pass_cost(target_, shape.dtype);
-  const double width = (shape.head_dim + shape.v_head_dim) / 128.0;
-  const uint32_t group = q_heads / shape.kv_heads;
-  const uint32_t passes = (group + pass.rows - 1) / pass.rows;
-  attention::CostModel cost;
-  cost.gain_min = 0.02;
-  cost.partial = 25;
-  cost.rows_tile = 1;
-  cost.key_tile = width * (pass.key / pass.rows + pass.row);
-  cost.key_repeat = width * (pass.key * passes + pass.row * group);
-  cost.key_first = std::max(cost.key_repeat, (shape.head_dim + shape.v_head_dim) * block_bytes(shape.dtype) / 25.0);
-  return cost;
+  return cpu::cost_model(costs_, target_, pool_.size(), shape, q_heads);
 }
 
 }  // namespace headwater::backend::cpu

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/attention_costs.h"
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/kv_pages.h"
 #include "backend/cpu/targets.h"
@@ -19,6 +20,7 @@ class Attention {
   Attention(Target target, ThreadPool& pool);
 
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const;
+  void use_costs(const AttentionCosts& costs) { costs_ = costs; }  // in place of the built-in ones
 
   // Scratch for steps up to these limits; may be called again with other limits or shapes and keeps the largest of
   // each.
@@ -53,6 +55,7 @@ class Attention {
   const Target target_;
   const AttentionKernels& kernels_;
   ThreadPool& pool_;
+  AttentionCosts costs_;
   std::vector<Worker> workers_;
   ScratchBytes largest_;
   Angles angles_;

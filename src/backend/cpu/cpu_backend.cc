@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/calibrate.h"
 #include "backend/cpu/kv_pages.h"
 #include "backend/cpu/packed_weight.h"
 #include "backend/cpu/peaks.h"
+#include "backend/cpu/processor.h"
 #include "backend/cpu/products.h"
 #include "backend/cpu/rowwise.h"
 #include "backend/cpu/targets.h"
@@ -15,6 +17,14 @@
 
 namespace headwater::backend::cpu {
 namespace {
+
+std::vector<std::string> available_names() {
+  std::vector<std::string> names;
+  for (const Target target : all_targets()) {
+    if (is_available(target)) names.push_back(to_string(target));
+  }
+  return names;
+}
 
 class CpuBackend final : public ops::Backend {
  public:
@@ -24,11 +34,22 @@ class CpuBackend final : public ops::Backend {
         products_(step_kernels(target), *pool_),
         rowwise_(step_kernels(target), *pool_),
         attention_(target, *pool_),
-        info_{"cpu", to_string(target), pool_->size(), kPageSizeMultiple, true} {}
+        info_{"cpu", to_string(target), pool_->size(),     kPageSizeMultiple,
+              true,  processor_name(),  available_names(), kCostsVersion} {}
 
   const ops::BackendInfo& info() const override { return info_; }
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
     return attention_.cost_model(shape, q_heads);
+  }
+
+  Result<ops::Costs> measure_costs(double seconds) override {
+    HEADWATER_ASSIGN_OR_RETURN(const AttentionCosts costs, cpu::measure_costs(target_, *pool_, seconds));
+    return to_named(costs);
+  }
+  Status use_costs(const ops::Costs& named) override {
+    HEADWATER_ASSIGN_OR_RETURN(const AttentionCosts costs, from_named(named));
+    attention_.use_costs(costs);
+    return {};
   }
 
   ops::Peaks measure_peaks(uint32_t group) override { return cpu::measure_peaks(target_, *pool_, group); }
