@@ -37,24 +37,44 @@ static inline bool is_empty(float lse2) {
   return lse2 == -kInfinity || lse2 == kInfinity;
 }
 
-// Merges the state (values, lse2) of later keys into the state of earlier ones.
-static inline void merge_state(float* into, float& into_lse2, const float* values, float lse2, uint32_t width) {
-  if (is_empty(lse2)) return;
+// What two states, of earlier and of later keys, weigh in their merged one, lane by lane. Neither is empty.
+struct Shares {
+  F32 into;
+  F32 from;
+  F32 lse2;  // of the merged state
+};
+static inline Shares shares_of(F32 into_lse2, F32 from_lse2) {
+  const F32 top = max(into_lse2, from_lse2);
+  const F32 into = exp2(sub(into_lse2, top));
+  const F32 from = exp2(sub(from_lse2, top));
+  const F32 total = add(into, from);
+  return {div(into, total), div(from, total), add(top, log2(total))};
+}
+
+// Merges the state (values, lse2) of later keys into the state of earlier ones; share_into and share_from as shares_of()
+// gives them. False: it changed nothing but for values copied, and the merged lse2 is the one of the state that is not empty.
+static inline bool merge_values(float* into, float into_lse2, float share_into, const float* from, float from_lse2,
+                                float share_from, uint32_t width) {
+  if (is_empty(from_lse2)) return false;
   if (is_empty(into_lse2)) {
-    for (uint32_t i = 0; i < width; i += kLanes) store(into + i, load(values + i));
-    into_lse2 = lse2;
-    return;
+    for (uint32_t i = 0; i < width; i += kLanes) store(into + i, load(from + i));
+    return false;
   }
-  const float top = into_lse2 > lse2 ? into_lse2 : lse2;
-  const float old_weight = exp2_scalar(into_lse2 - top);
-  const float new_weight = exp2_scalar(lse2 - top);
-  const float total = old_weight + new_weight;
-  const F32 old_share = set1(old_weight / total);
-  const F32 new_share = set1(new_weight / total);
   for (uint32_t i = 0; i < width; i += kLanes) {
-    store(into + i, fma(load(into + i), old_share, mul(load(values + i), new_share)));
+    store(into + i, fma(load(into + i), set1(share_into), mul(load(from + i), set1(share_from))));
   }
-  into_lse2 = top + log2_scalar(total);
+  return true;
+}
+
+static inline void merge_state(float* into, float& into_lse2, const float* from, float from_lse2, uint32_t width) {
+  const Shares shares = shares_of(set1(into_lse2), set1(from_lse2));
+  const bool both =
+      merge_values(into, into_lse2, first_lane(shares.into), from, from_lse2, first_lane(shares.from), width);
+  if (both) {
+    into_lse2 = first_lane(shares.lse2);
+  } else if (is_empty(into_lse2)) {
+    into_lse2 = from_lse2;
+  }
 }
 
 static inline float sink_lse2(const AttendCall& call, uint32_t head) {
@@ -161,13 +181,14 @@ struct TileWeights {
 };
 
 // Turns the scores of rows into weights; writes weights for keys [begin, end) of the tile (multiples of 16), 0 outside a
-// row's view. lse2: -inf where a row sees nothing. `share` is what a row's sums are to be multiplied by. All rows go
-// through one stage before the next: within a row the stages wait for each other.
+// row's view. lse2 [kRowsTileMax]: -inf where a row sees nothing. share [kRowsTileMax]: what the sums of the other
+// rows are to be multiplied by. All rows go through one stage before the next: within a row the stages wait for each other.
 template <typename Elements>
 static inline void weigh_rows(const TileWeights<Elements>& tile, const View* seen, uint32_t rows, uint32_t begin,
                               uint32_t end, float softcap, PageFetcher& ahead, float* share, float* lse2) {
   float top[kRowsTileMax];
   float total[kRowsTileMax];
+  for (uint32_t r = 0; r < kRowsTileMax; ++r) top[r] = -kInfinity, total[r] = 1.0f;
   for (uint32_t r = 0; r < rows; ++r) {
     if (seen[r].begin < seen[r].end) top[r] = mask_row(tile.scores + r * tile.scores_stride, seen[r], softcap);
   }
@@ -181,10 +202,9 @@ static inline void weigh_rows(const TileWeights<Elements>& tile, const View* see
     const float* scores = tile.scores + r * tile.scores_stride;
     total[r] = Elements::store_weights(weights, scores, whole.begin, whole.end, set1(top[r]));
   }
-  for (uint32_t r = 0; r < rows; ++r) {
-    const bool empty = seen[r].begin == seen[r].end;
-    share[r] = empty ? 0.0f : 1.0f / total[r];
-    lse2[r] = empty ? -kInfinity : top[r] + log2_scalar(total[r]);
+  for (uint32_t r = 0; r < rows; r += kLanes) {
+    store(share + r, div(set1(1.0f), load(total + r)));
+    store(lse2 + r, add(load(top + r), log2(load(total + r))));
   }
 }
 
@@ -334,21 +354,45 @@ class ItemAttention {
     weigh_rows<Elements>({scratch_.scores, scores_stride, weights, weights_stride}, seen, rows, pages.begin, pages.end,
                          call_.softcap, ahead, share, lse2);
     if (begin < end) Dots::sums(pages, value_width, weights, weights_stride, rows, scratch_.sums);
-    for (uint32_t r = 0; r < rows; ++r) {
-      deliver(row_begin + r, cut_index, scratch_.sums + r * value_width, share[r], lse2[r]);
+    for (uint32_t r = 0; r < rows; ++r) scale_sums(scratch_.sums + r * value_width, share[r], is_empty(lse2[r]));
+    if (item_.fold) {
+      fold(row_begin, rows, lse2);
+    } else {
+      for (uint32_t r = 0; r < rows; ++r)
+        store_partial(row_begin + r, cut_index, scratch_.sums + r * value_width, lse2[r]);
     }
   }
 
-  void deliver(uint32_t row, uint32_t cut_index, float* sums, float share, float lse2) {
-    const uint32_t width = call_.pages.value_width;
-    const bool empty = is_empty(lse2);
-    for (uint32_t i = 0; i < width; i += kLanes) {
+  void scale_sums(float* sums, float share, bool empty) {
+    for (uint32_t i = 0; i < call_.pages.value_width; i += kLanes) {
       store(sums + i, empty ? zero() : mul(load(sums + i), set1(share)));
     }
-    if (item_.fold) {
-      merge_state(state_of(row), scratch_.fold_lse2[row], sums, lse2, width);
-      return;
+  }
+
+  // Merges the states of a tile into those of the rows.
+  void fold(uint32_t row_begin, uint32_t rows, const float* lse2) {
+    const uint32_t width = call_.pages.value_width;
+    float* into_lse2 = scratch_.fold_lse2 + row_begin;
+    float into[kRowsTileMax], from[kRowsTileMax], merged[kRowsTileMax];
+    for (uint32_t r = 0; r < rows; r += kLanes) {
+      const Shares shares = shares_of(load(into_lse2 + r), load(lse2 + r));
+      store(into + r, shares.into);
+      store(from + r, shares.from);
+      store(merged + r, shares.lse2);
     }
+    for (uint32_t r = 0; r < rows; ++r) {
+      const bool both = merge_values(state_of(row_begin + r), into_lse2[r], into[r], scratch_.sums + r * width, lse2[r],
+                                     from[r], width);
+      if (both) {
+        into_lse2[r] = merged[r];
+      } else if (is_empty(into_lse2[r])) {
+        into_lse2[r] = lse2[r];
+      }
+    }
+  }
+
+  void store_partial(uint32_t row, uint32_t cut_index, const float* sums, float lse2) {
+    const uint32_t width = call_.pages.value_width;
     const uint64_t partial = partial_of(row, cut_index);
     float* values = call_.partial_values + partial * width;
     for (uint32_t i = 0; i < width; i += kLanes) store(values + i, load(sums + i));

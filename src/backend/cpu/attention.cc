@@ -69,7 +69,7 @@ Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& sha
   const uint64_t cells = uint64_t{kRowsTileMax} * (kCutMax + kRowsTileMax);
   const auto keep_largest = [](uint64_t& largest, uint64_t bytes) { return largest = std::max(largest, bytes); };
   const uint64_t q_bytes = keep_largest(largest_.q, (rows + kRowsTileMax) * shape.head_dim * kFactorBytesMax);
-  const uint64_t lse2_bytes = keep_largest(largest_.lse2, rows * sizeof(float));
+  const uint64_t lse2_bytes = keep_largest(largest_.lse2, (rows + kRowsTileMax) * sizeof(float));
   const uint64_t scores_bytes = cells * sizeof(float);
   const uint64_t weights_bytes = cells * kFactorBytesMax;
   const uint64_t sums_bytes = keep_largest(largest_.sums, uint64_t{kRowsTileMax} * shape.v_head_dim * sizeof(float));

@@ -117,6 +117,13 @@ static inline U32 load_u32(const void* from) {
 static inline U32 bit_and(U32 v, uint32_t mask) {
   return _mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(mask)));
 }
+static inline U32 add_u32(U32 v, uint32_t value) {
+  return _mm512_add_epi32(v, _mm512_set1_epi32(static_cast<int>(value)));
+}
+template <int kBits>
+static inline U32 shift_right(U32 v) {
+  return _mm512_srli_epi32(v, kBits);
+}
 
 static inline F32 load_bf16(const uint16_t* from) {
   return as_f32(
@@ -223,6 +230,13 @@ static inline U32 load_u32(const void* from) {
 static inline U32 bit_and(U32 v, uint32_t mask) {
   return _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(mask)));
 }
+static inline U32 add_u32(U32 v, uint32_t value) {
+  return _mm256_add_epi32(v, _mm256_set1_epi32(static_cast<int>(value)));
+}
+template <int kBits>
+static inline U32 shift_right(U32 v) {
+  return _mm256_srli_epi32(v, kBits);
+}
 
 static inline F32 load_bf16(const uint16_t* from) {
   return as_f32(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))), 16));
@@ -320,6 +334,13 @@ static inline U32 load_u32(const void* from) {
 static inline U32 bit_and(U32 v, uint32_t mask) {
   return v & mask;
 }
+static inline U32 add_u32(U32 v, uint32_t value) {
+  return v + value;
+}
+template <int kBits>
+static inline U32 shift_right(U32 v) {
+  return v >> kBits;
+}
 
 static inline F32 load_bf16(const uint16_t* from) {
   return bf16_to_f32(*from);
@@ -385,6 +406,23 @@ static inline F32 tanh(F32 x) {
   return sub(set1(1.0f), div(set1(2.0f), add(grown, set1(1.0f))));
 }
 
+// log2 of positive, normal x, absolute error below 2^-23 (1 + |log2 x|); NaN and +inf give NaN. x = 2^n m with m in
+// [sqrt(1/2), sqrt(2)), and log2 m = 2 / log 2 * atanh(t) with t = (m - 1) / (m + 1), |t| < 0.172, by its series to t^9.
+static inline F32 log2(F32 x) {
+  constexpr uint32_t kSqrtHalf = 0x3f3504f3, kOne = 0x3f800000, kFraction = 0x007fffff;
+  constexpr float kTwo23 = 8388608.0f;  // its low bits count units
+  const U32 shifted = add_u32(as_u32(x), kOne - kSqrtHalf);
+  const F32 n = sub(as_f32(add_u32(shift_right<23>(shifted), 0x4b000000u)), set1(kTwo23 + 127.0f));
+  const F32 m = as_f32(add_u32(bit_and(shifted, kFraction), kSqrtHalf));
+  const F32 t = div(sub(m, set1(1.0f)), add(m, set1(1.0f)));
+  const F32 square = mul(t, t);
+  F32 series = fma(set1(0.32059892f), square, set1(0.41219858f));  // 2 / (k log 2), k = 9, 7, 5, 3, 1
+  series = fma(series, square, set1(0.57707802f));
+  series = fma(series, square, set1(0.96179669f));
+  series = fma(series, square, set1(2.88539008f));
+  return add(fma(t, series, n), sub(x, x));
+}
+
 static inline float first_lane(F32 v) {
 #if defined(__AVX512F__)
   return _mm512_cvtss_f32(v);
@@ -393,29 +431,6 @@ static inline float first_lane(F32 v) {
 #else
   return v;
 #endif
-}
-static inline float exp2_scalar(float x) {
-  return first_lane(exp2(set1(x)));
-}
-// log2 of a positive, normal x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), and log2 m = 2 / log 2 * atanh(t) with
-// t = (m - 1) / (m + 1), |t| < 0.172, by its series up to t^9. Absolute error below 2^-23 (1 + |n|) / 2. Not libm's, whose
-// call costs as much as the weights of 64 keys.
-static inline float log2_scalar(float x) {
-  constexpr int32_t kSqrtHalf = 0x3f3504f3;
-  int32_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  const int32_t n = (bits - kSqrtHalf) >> 23;
-  bits -= static_cast<int32_t>(static_cast<uint32_t>(n) << 23);
-  float m;
-  __builtin_memcpy(&m, &bits, sizeof m);
-  const float t = (m - 1.0f) / (m + 1.0f);
-  const float square = t * t;
-  float series = 0.32059892f;              // 2 / (9 log 2)
-  series = series * square + 0.41219858f;  // 2 / (7 log 2)
-  series = series * square + 0.57707802f;  // 2 / (5 log 2)
-  series = series * square + 0.96179669f;  // 2 / (3 log 2)
-  series = series * square + 2.88539008f;  // 2 / log 2
-  return static_cast<float>(n) + t * series;
 }
 
 }  // namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE
