@@ -1,11 +1,14 @@
 // Attention over one work item for one KV head.
 //
 //   for every cut of the item's keys                        (absolute multiples of `cut`)
-//     for every tile of rows                                (row = token * group + head of the group)
+//     for some tiles of rows, each stage for all of them    (row = token * group + head of the group)
 //       scores = q . keys                                   Dots::scores
 //       weights = 2^(score - max), 0 where masked           weigh_rows
 //       sums = weights . values                             Dots::sums
 //       state = (sums / l, max + log2 l)                    folded into the row's state, or stored as the cut's partial
+//
+// Keys and values of a cut do not fit the first-level cache together; stage by stage, the tiles after the first find
+// theirs there.
 //
 // Invariants, which make a row's bits independent of the item it is computed in:
 // 1. A cut's state depends on the row's q and the keys it sees, not on other rows: a row has its own chain of
@@ -18,64 +21,9 @@
 // are read from a copy with zeros instead (copy_tail).
 #pragma once
 
-#include "backend/cpu/attention_kernels.h"
-#include "backend/cpu/vector_dots-inl.h"
+#include "backend/cpu/softmax-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
-
-static inline uint32_t most(uint32_t a, uint32_t b) {
-  return a > b ? a : b;
-}
-static inline uint32_t round_down(uint32_t value, uint32_t unit) {
-  return value - value % unit;
-}
-static inline uint32_t round_up(uint32_t value, uint32_t unit) {
-  return round_down(value + unit - 1, unit);
-}
-
-static inline bool is_empty(float lse2) {
-  return lse2 == -kInfinity || lse2 == kInfinity;
-}
-
-// What two states, of earlier and of later keys, weigh in their merged one, lane by lane. Neither is empty.
-struct Shares {
-  F32 into;
-  F32 from;
-  F32 lse2;  // of the merged state
-};
-static inline Shares shares_of(F32 into_lse2, F32 from_lse2) {
-  const F32 top = max(into_lse2, from_lse2);
-  const F32 into = exp2(sub(into_lse2, top));
-  const F32 from = exp2(sub(from_lse2, top));
-  const F32 total = add(into, from);
-  return {div(into, total), div(from, total), add(top, log2(total))};
-}
-
-// Merges the state (values, lse2) of later keys into the state of earlier ones; share_into and share_from as shares_of()
-// gives them. False: it changed nothing but for values copied, and the merged lse2 is the one of the state that is not empty.
-static inline bool merge_values(float* into, float into_lse2, float share_into, const float* from, float from_lse2,
-                                float share_from, uint32_t width) {
-  if (is_empty(from_lse2)) return false;
-  if (is_empty(into_lse2)) {
-    for (uint32_t i = 0; i < width; i += kLanes) store(into + i, load(from + i));
-    return false;
-  }
-  for (uint32_t i = 0; i < width; i += kLanes) {
-    store(into + i, fma(load(into + i), set1(share_into), mul(load(from + i), set1(share_from))));
-  }
-  return true;
-}
-
-static inline void merge_state(float* into, float& into_lse2, const float* from, float from_lse2, uint32_t width) {
-  const Shares shares = shares_of(set1(into_lse2), set1(from_lse2));
-  const bool both =
-      merge_values(into, into_lse2, first_lane(shares.into), from, from_lse2, first_lane(shares.from), width);
-  if (both) {
-    into_lse2 = first_lane(shares.lse2);
-  } else if (is_empty(into_lse2)) {
-    into_lse2 = from_lse2;
-  }
-}
 
 static inline float sink_lse2(const AttendCall& call, uint32_t head) {
   return call.sinks == nullptr ? -kInfinity : call.sinks[head] * kLog2E;
@@ -83,129 +31,6 @@ static inline float sink_lse2(const AttendCall& call, uint32_t head) {
 
 static inline void clear_row(float* values, uint32_t width) {
   for (uint32_t i = 0; i < width; i += kLanes) store(values + i, zero());
-}
-
-// Keys [begin, end) of a cut, counted from its first page, that a query at `position` sees. Empty: begin == end.
-struct View {
-  uint32_t begin;
-  uint32_t end;
-};
-static inline View view(uint32_t position, uint32_t window, uint32_t key_begin, uint32_t key_count) {
-  const uint32_t seen_end = position + 1;
-  const uint32_t seen_begin = window != 0 && seen_end > window ? seen_end - window : 0;
-  const uint32_t begin = least(most(seen_begin, key_begin) - key_begin, key_count);
-  const uint32_t end = seen_end <= key_begin ? 0 : least(seen_end - key_begin, key_count);
-  return {begin, most(begin, end)};
-}
-
-// The largest of scores [first, last), multiples of kLanes. Four chains, as the order of maxima does not matter.
-static inline float largest(const float* scores, uint32_t first, uint32_t last) {
-  F32 top[4] = {load(scores + first), load(scores + first), load(scores + first), load(scores + first)};
-  uint32_t i = first;
-  for (; i + 4 * kLanes <= last; i += 4 * kLanes) {
-    for (uint32_t chain = 0; chain < 4; ++chain) top[chain] = max(top[chain], load(scores + i + chain * kLanes));
-  }
-  for (; i < last; i += kLanes) top[0] = max(top[0], load(scores + i));
-  return reduce_max(max(max(top[0], top[1]), max(top[2], top[3])));
-}
-
-// Where a row's view lies in whole vectors. Empty: first == last.
-static inline View whole_vectors(View seen) {
-  const uint32_t first = round_down(seen.begin, kLanes);
-  return {first, seen.begin == seen.end ? first : round_up(seen.end, kLanes)};
-}
-
-// Softcap, and -inf for the keys of the first and the last vector that the row does not see; the largest score.
-static inline float mask_row(float* scores, View seen, float softcap) {
-  const View whole = whole_vectors(seen);
-  if (softcap > 0.0f) {
-    for (uint32_t i = whole.begin; i < whole.end; i += kLanes) {
-      store(scores + i, mul(set1(softcap), tanh(mul(load(scores + i), set1(1.0f / softcap)))));
-    }
-  }
-  const auto keep = [&](uint32_t i, uint32_t from, uint32_t to) {
-    store(scores + i, keep_lanes(load(scores + i), from, to, set1(-kInfinity)));
-  };
-  if (whole.begin < seen.begin) keep(whole.begin, seen.begin - whole.begin, kLanes);
-  if (seen.end < whole.end) keep(whole.end - kLanes, 0, seen.end - (whole.end - kLanes));
-  return largest(scores, whole.begin, whole.end);
-}
-
-// Fetches the pages of the next cut into the second-level cache, a few lines at a time between the rows of this one:
-// tile loads take a page's lines in an order that the processor does not foresee, and a core that waits for each of
-// them reads at half the rate it can.
-class PageFetcher {
- public:
-  // `pages` pages from page_ids on, one KV head; `rows` calls of fetch_some() will follow.
-  PageFetcher(const LayerPages& layer, uint32_t kv_head, const uint32_t* page_ids, uint32_t pages, uint32_t rows)
-      : layer_(layer), kv_head_(kv_head), page_ids_(page_ids), pages_left_(pages) {
-    const uint64_t lines = pages * layer.head_bytes / kLineBytes;
-    lines_per_row_ = least(kLinesPerRowMax, static_cast<uint32_t>((lines + rows - 1) / rows));
-    if (pages_left_ > 0) begin_page();
-  }
-
-  void fetch_some() {
-    for (uint32_t i = 0; i < lines_per_row_ && pages_left_ > 0; ++i) {
-      __builtin_prefetch(at_, 0, 2);
-      at_ += kLineBytes;
-      if (at_ == end_ && --pages_left_ > 0) begin_page();
-    }
-  }
-
- private:
-  static constexpr uint64_t kLineBytes = 64;
-  static constexpr uint32_t kLinesPerRowMax =
-      24;  // few rows do little else meanwhile: what is cached already would be slower
-
-  void begin_page() {
-    at_ = layer_.data + *page_ids_++ * layer_.page_bytes + kv_head_ * layer_.head_bytes;
-    end_ = at_ + layer_.head_bytes;
-  }
-
-  const LayerPages& layer_;
-  const uint32_t kv_head_;
-  const uint32_t* page_ids_;
-  uint32_t pages_left_;
-  uint32_t lines_per_row_;
-  const std::byte* at_ = nullptr;
-  const std::byte* end_ = nullptr;
-};
-
-// A tile's scores, and the weights that they become.
-template <typename Elements>
-struct TileWeights {
-  float* scores;
-  uint32_t scores_stride;
-  typename Elements::Factor* weights;
-  uint32_t weights_stride;
-};
-
-// Turns the scores of rows into weights; writes weights for keys [begin, end) of the tile (multiples of 16), 0 outside a
-// row's view. lse2 [kRowsTileMax]: -inf where a row sees nothing. share [kRowsTileMax]: what the sums of the other
-// rows are to be multiplied by. All rows go through one stage before the next: within a row the stages wait for each other.
-template <typename Elements>
-static inline void weigh_rows(const TileWeights<Elements>& tile, const View* seen, uint32_t rows, uint32_t begin,
-                              uint32_t end, float softcap, PageFetcher& ahead, float* share, float* lse2) {
-  float top[kRowsTileMax];
-  float total[kRowsTileMax];
-  for (uint32_t r = 0; r < kRowsTileMax; ++r) top[r] = -kInfinity, total[r] = 1.0f;
-  for (uint32_t r = 0; r < rows; ++r) {
-    if (seen[r].begin < seen[r].end) top[r] = mask_row(tile.scores + r * tile.scores_stride, seen[r], softcap);
-  }
-  for (uint32_t r = 0; r < rows; ++r) {
-    ahead.fetch_some();
-    auto* weights = tile.weights + r * tile.weights_stride;
-    const View whole = whole_vectors(seen[r]);
-    for (uint32_t i = begin; i < least(whole.begin, end); i += kLanes) Elements::store_factors(weights + i, zero());
-    for (uint32_t i = most(whole.end, begin); i < end; i += kLanes) Elements::store_factors(weights + i, zero());
-    if (whole.begin == whole.end) continue;
-    const float* scores = tile.scores + r * tile.scores_stride;
-    total[r] = Elements::store_weights(weights, scores, whole.begin, whole.end, set1(top[r]));
-  }
-  for (uint32_t r = 0; r < rows; r += kLanes) {
-    store(share + r, div(set1(1.0f), load(total + r)));
-    store(lse2 + r, add(load(top + r), log2(load(total + r))));
-  }
 }
 
 template <typename Dots>
@@ -283,16 +108,15 @@ class ItemAttention {
     const Stored* keys[kCutMax / 16];
     const Stored* values[kCutMax / 16];
     find_pages(key_begin, key_count, keys, values);
-    CutPages<Stored> pages{keys, values, call_.pages.page_size, 0, 0};
-
-    const uint32_t page_size = call_.pages.page_size;
-    const uint32_t next_begin = key_begin + key_count;
-    const uint32_t next_keys = least(call_.cut, item_.key_begin + item_.key_count - next_begin);
-    PageFetcher ahead(call_.pages, kv_head_,
-                      call_.page_ids + item_.page_begin + (next_begin - item_.key_begin) / page_size,
-                      (next_keys + page_size - 1) / page_size, rows_);
-    for (uint32_t row = 0; row < rows_; row += tile_rows_) {
-      attend_tile(pages, row, least(tile_rows_, rows_ - row), key_begin, key_count, cut_index, ahead);
+    Tile tiles[kTilesTogether];
+    for (uint32_t row = 0; row < rows_;) {
+      uint32_t count = 0;
+      for (; count < kTilesTogether && row < rows_; ++count, row += tile_rows_) {
+        begin_tile(tiles[count], {keys, values, call_.pages.page_size, 0, 0}, row, key_begin, key_count);
+        score(tiles[count], count);
+      }
+      for (uint32_t i = 0; i < count; ++i) weigh(tiles[i], i);
+      for (uint32_t i = 0; i < count; ++i) sum(tiles[i], i, cut_index);
     }
   }
 
@@ -316,50 +140,84 @@ class ItemAttention {
 
   // The first `count` values of a page, then zeros up to a multiple of 16.
   const Stored* copy_tail(const Stored* values, uint32_t count) {
-    const uint32_t width = call_.pages.value_width;
-    auto* copy = static_cast<Stored*>(scratch_.tail);
-    const uint32_t whole = round_down(count, Elements::kStep) * width;
-    __builtin_memcpy(copy, values, whole * sizeof(Stored));
-    __builtin_memset(copy + whole, 0, (round_up(count, 16) * width - whole) * sizeof(Stored));
-    for (uint32_t i = 0; i < count % Elements::kStep * width; ++i) copy[whole + 2 * i] = values[whole + 2 * i];
-    return copy;
+    const uint32_t page_size = call_.pages.page_size;
+    auto* tail = static_cast<Stored*>(scratch_.tail);
+    const uint32_t whole = round_down(count, Elements::kStep) * kColumnsTogether;
+    for (uint32_t column = 0; column < call_.pages.value_width; column += kColumnsTogether) {
+      const uint64_t begin = uint64_t{column} * page_size;
+      const Stored* from = values + begin;
+      Stored* to = tail + begin;
+      __builtin_memcpy(to, from, whole * sizeof(Stored));
+      __builtin_memset(to + whole, 0, (round_up(count, 16) * kColumnsTogether - whole) * sizeof(Stored));
+      for (uint32_t i = 0; i < count % Elements::kStep * kColumnsTogether; ++i) to[whole + 2 * i] = from[whole + 2 * i];
+    }
+    return tail;
   }
 
-  void attend_tile(CutPages<Stored>& pages, uint32_t row_begin, uint32_t rows, uint32_t key_begin, uint32_t key_count,
-                   uint32_t cut_index, PageFetcher& ahead) {
+  // Rows of the item that are attended together, and the keys of the cut that they see.
+  struct Tile {
+    uint32_t row_begin;
+    uint32_t rows;
     View seen[kRowsTileMax];
+    CutPages<Stored> pages;  // from the first key that a row sees to the last
+    float share[kRowsTileMax];
+    float lse2[kRowsTileMax];
+  };
+
+  // The part of the scratch that belongs to tile number `index` of those attended together.
+  TileWeights<Elements> weights_of(uint32_t index) {
+    const uint32_t scores_stride = call_.cut + kRowsTileMax;
+    return {scratch_.scores + uint64_t{index} * kRowsTileMax * scores_stride, scores_stride,
+            static_cast<Factor*>(scratch_.weights) + uint64_t{index} * kRowsTileMax * call_.cut, call_.cut};
+  }
+
+  void begin_tile(Tile& tile, const CutPages<Stored>& pages, uint32_t row_begin, uint32_t key_begin,
+                  uint32_t key_count) {
+    tile.row_begin = row_begin;
+    tile.rows = least(tile_rows_, rows_ - row_begin);
     uint32_t begin = key_count;
     uint32_t end = 0;
-    for (uint32_t r = 0; r < rows; ++r) {
-      seen[r] = view(call_.token_position[token_of(row_begin + r)], call_.window, key_begin, key_count);
-      if (seen[r].begin == seen[r].end) continue;
-      begin = least(begin, seen[r].begin);
-      end = most(end, seen[r].end);
+    for (uint32_t r = 0; r < tile.rows; ++r) {
+      View& seen = tile.seen[r];
+      seen = view(call_.token_position[token_of(row_begin + r)], call_.window, key_begin, key_count);
+      if (seen.begin == seen.end) continue;
+      begin = least(begin, seen.begin);
+      end = most(end, seen.end);
     }
     begin = least(begin, end);
-    pages.begin = begin - begin % pages.page_size % Dots::kKeyAlignment;
-    pages.end = round_up(end, 16);
+    tile.pages = pages;
+    tile.pages.begin = begin - begin % pages.page_size % Dots::kKeyAlignment;
+    tile.pages.end = round_up(end, 16);
+  }
 
-    const uint32_t key_width = call_.pages.key_width;
-    const uint32_t value_width = call_.pages.value_width;
-    const uint32_t weights_stride = call_.cut;
-    const uint32_t scores_stride = call_.cut + kRowsTileMax;
-    auto* weights = static_cast<Factor*>(scratch_.weights);
-    float lse2[kRowsTileMax];
-    float share[kRowsTileMax];
-    if (begin < end) {
-      const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{row_begin} * key_width;
-      Dots::scores(pages, key_width, factors, rows, scratch_.scores, scores_stride);
+  void score(const Tile& tile, uint32_t index) {
+    if (tile.pages.begin == tile.pages.end) return;
+    const uint32_t width = call_.pages.key_width;
+    const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{tile.row_begin} * width;
+    const TileWeights<Elements> to = weights_of(index);
+    Dots::scores(tile.pages, width, factors, tile.rows, to.scores, to.scores_stride);
+  }
+
+  void weigh(Tile& tile, uint32_t index) {
+    weigh_rows<Elements>(weights_of(index), tile.seen, tile.rows, tile.pages.begin, tile.pages.end, call_.softcap,
+                         tile.share, tile.lse2);
+  }
+
+  void sum(const Tile& tile, uint32_t index, uint32_t cut_index) {
+    const uint32_t width = call_.pages.value_width;
+    const TileWeights<Elements> from = weights_of(index);
+    if (tile.pages.begin < tile.pages.end) {
+      Dots::sums(tile.pages, width, from.weights, from.weights_stride, tile.rows, scratch_.sums);
     }
-    weigh_rows<Elements>({scratch_.scores, scores_stride, weights, weights_stride}, seen, rows, pages.begin, pages.end,
-                         call_.softcap, ahead, share, lse2);
-    if (begin < end) Dots::sums(pages, value_width, weights, weights_stride, rows, scratch_.sums);
-    for (uint32_t r = 0; r < rows; ++r) scale_sums(scratch_.sums + r * value_width, share[r], is_empty(lse2[r]));
+    for (uint32_t r = 0; r < tile.rows; ++r) {
+      scale_sums(scratch_.sums + r * width, tile.share[r], is_empty(tile.lse2[r]));
+    }
     if (item_.fold) {
-      fold(row_begin, rows, lse2);
+      fold(tile.row_begin, tile.rows, tile.lse2);
     } else {
-      for (uint32_t r = 0; r < rows; ++r)
-        store_partial(row_begin + r, cut_index, scratch_.sums + r * value_width, lse2[r]);
+      for (uint32_t r = 0; r < tile.rows; ++r) {
+        store_partial(tile.row_begin + r, cut_index, scratch_.sums + r * width, tile.lse2[r]);
+      }
     }
   }
 
@@ -381,13 +239,8 @@ class ItemAttention {
       store(merged + r, shares.lse2);
     }
     for (uint32_t r = 0; r < rows; ++r) {
-      const bool both = merge_values(state_of(row_begin + r), into_lse2[r], into[r], scratch_.sums + r * width, lse2[r],
-                                     from[r], width);
-      if (both) {
-        into_lse2[r] = merged[r];
-      } else if (is_empty(into_lse2[r])) {
-        into_lse2[r] = lse2[r];
-      }
+      into_lse2[r] = merge_values(state_of(row_begin + r), into_lse2[r], scratch_.sums + r * width, lse2[r],
+                                  {into[r], from[r], merged[r]}, width);
     }
   }
 

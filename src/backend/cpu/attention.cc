@@ -66,7 +66,7 @@ Attention::Attention(Target target, ThreadPool& pool)
 Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads) {
   check(q_heads % shape.kv_heads == 0, "query heads are a multiple of the KV heads");
   const uint64_t rows = uint64_t{kTokensBlock} * (q_heads / shape.kv_heads);
-  const uint64_t cells = uint64_t{kRowsTileMax} * (kCutMax + kRowsTileMax);
+  const uint64_t cells = uint64_t{kTilesTogether} * kRowsTileMax * (kCutMax + kRowsTileMax);
   const auto keep_largest = [](uint64_t& largest, uint64_t bytes) { return largest = std::max(largest, bytes); };
   const uint64_t q_bytes = keep_largest(largest_.q, (rows + kRowsTileMax) * shape.head_dim * kFactorBytesMax);
   const uint64_t lse2_bytes = keep_largest(largest_.lse2, (rows + kRowsTileMax) * sizeof(float));

@@ -9,10 +9,12 @@
 
 namespace headwater::backend::cpu {
 
-inline constexpr uint32_t kHeadDimMax = 256;  // of keys and of values
-inline constexpr uint32_t kCutMax = 1024;     // keys of a cut
-inline constexpr uint32_t kTokensBlock = 64;  // query tokens that a worker keeps converted at a time
-inline constexpr uint32_t kRowsTileMax = 16;  // rows of a tile, over all targets
+inline constexpr uint32_t kHeadDimMax = 256;      // of keys and of values
+inline constexpr uint32_t kCutMax = 1024;         // keys of a cut
+inline constexpr uint32_t kTokensBlock = 64;      // query tokens that a worker keeps converted at a time
+inline constexpr uint32_t kRowsTileMax = 16;      // rows of a tile, over all targets
+inline constexpr uint32_t kColumnsTogether = 16;  // keys, or columns of values, that lie side by side in a page
+inline constexpr uint32_t kTilesTogether = 3;     // tiles whose scores a worker holds at once
 inline constexpr uint32_t kFactorBytesMax = 4;
 
 enum class KvElement : uint8_t { kF32, kF16, kBF16 };
@@ -71,8 +73,8 @@ struct AttendItem {
 struct AttendScratch {
   void* q;           // [rows + kRowsTileMax][key_width] factors of the dot, scaled
   float* fold_lse2;  // [rows]
-  float* scores;     // [kRowsTileMax][cut + kRowsTileMax]
-  void* weights;     // [kRowsTileMax][cut] exp2(score - max), as factors
+  float* scores;     // [kTilesTogether][kRowsTileMax][cut + kRowsTileMax]
+  void* weights;     // [kTilesTogether][kRowsTileMax][cut] exp2(score - max), as factors
   float* sums;       // [kRowsTileMax][value_width] weights times values
   void* tail;        // values of an item's last page when it is used in part
   uint64_t kv_bytes_read;

@@ -181,7 +181,7 @@ class RopeFixture {
     attention_.rope_append(params);
     const auto* keys = reinterpret_cast<const float*>(static_cast<CpuKvPool&>(*kv_).page(0, page));
     std::vector<float> row;
-    for (uint32_t i = 0; i < 64; ++i) row.push_back(keys[i * 32 + slot]);
+    for (uint32_t i = 0; i < 64; ++i) row.push_back(keys[(slot / 16 * 64 + i) * 16 + slot % 16]);
     return row;
   }
 

@@ -4,10 +4,12 @@
 // keys lie in vector lanes, so that scores need no horizontal sums (P tokens a page, D and E the widths of keys and
 // values):
 //
-//   f32, f16   keys [D][P]          values [P][E]            one element a step
-//   bf16       keys [D/2][P][2]     values [P/2][E][2]       two elements a step, as VDPBF16PS and TDPBF16PS take them
+//   f32, f16   keys [P/16][D][16]        values [E/16][P][16]        one element a step
+//   bf16       keys [P/16][D/2][16][2]   values [E/16][P/2][16][2]   two elements a step, as VDPBF16PS and TDPBF16PS
+//                                                                    take them
 //
-// P, D and E are multiples of 16: every block of 16 keys lies in one page, and every row of a block starts aligned.
+// P, D and E are multiples of 16. Sixteen keys, or sixteen columns of values, are read from begin to end in the order
+// that they lie in: an AMX B tile is 1 KiB in one piece, and the processor's prefetching follows.
 #pragma once
 
 #include <memory>

@@ -26,11 +26,9 @@ static inline void repeat_weights(const PeakBuffers& buffers, uint32_t repeats) 
                                        reinterpret_cast<typename Bf16Elements::Factor*>(buffers.factors), kPeakRowKeys};
   View seen[kRows];
   for (View& view : seen) view = {0, kPeakRowKeys};
-  float share[kRows], lse2[kRows];
-  const LayerPages layer{};
-  PageFetcher nothing(layer, 0, nullptr, 0, kRows);
+  float share[kRowsTileMax], lse2[kRowsTileMax];
   for (uint32_t i = 0; i < repeats; ++i) {
-    weigh_rows<Bf16Elements>(tile, seen, kRows, 0, kPeakRowKeys, 0, nothing, share, lse2);
+    weigh_rows<Bf16Elements>(tile, seen, kRows, 0, kPeakRowKeys, 0, share, lse2);
     buffers.scores[0] = -share[0];
   }
 }

@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint32_t kTasksPerThread = 8;       // the last task to finish then costs little
 constexpr uint64_t kQuantizeAlone = 1 << 14;  // values that are quantised sooner than a second thread begins
+constexpr uint32_t kQuantizeRows = 16;        // of a task
 
 const PackedWeight& packed(const ops::Product& product) {
   return static_cast<const PackedWeight&>(*product.weight);
@@ -90,17 +91,14 @@ void Products::quantize(const ops::Matrix& x) {
         "matmul: more rows or columns than reserve_scratch() was told");
   PanelBlock* panels = panels_.as<PanelBlock>().data();
   const uint64_t blocks = x.columns / kBlockColumns;
-  const auto quantize_panel = [&](uint32_t panel, uint32_t) {
-    for (uint32_t row = panel * kPanelRows; row < std::min(x.rows, (panel + 1) * kPanelRows); ++row) {
-      kernels_.quantize(x.row(row), x.columns, row % kPanelRows, panels + panel * blocks);
+  const auto quantize_rows = [&](uint32_t begin, uint32_t end) {
+    for (uint32_t row = begin; row < std::min(x.rows, end); ++row) {
+      kernels_.quantize(x.row(row), x.columns, row % kPanelRows, panels + row / kPanelRows * blocks);
     }
   };
-  const uint32_t panel_count = (x.rows + kPanelRows - 1) / kPanelRows;
-  if (uint64_t{x.rows} * x.columns <= kQuantizeAlone) {
-    for (uint32_t panel = 0; panel < panel_count; ++panel) quantize_panel(panel, 0);
-  } else {
-    pool_.run(panel_count, quantize_panel);
-  }
+  if (uint64_t{x.rows} * x.columns <= kQuantizeAlone) return quantize_rows(0, x.rows);
+  pool_.run((x.rows + kQuantizeRows - 1) / kQuantizeRows,
+            [&](uint32_t task, uint32_t) { quantize_rows(task * kQuantizeRows, (task + 1) * kQuantizeRows); });
 }
 
 void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end,

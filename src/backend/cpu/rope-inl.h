@@ -45,13 +45,13 @@ static inline void append_head(const RopeAppendCall& call, uint32_t slot, const 
   const uint32_t value_width = call.pages.value_width;
   typename Elements::Stored narrow[kHeadDimMax];
   for (uint32_t i = 0; i < key_width; i += kLanes) Elements::narrow(narrow + i, load(key + i));
-  auto* keys = block + uint64_t{slot} * kStep;
-  for (uint32_t i = 0; i < key_width; i += kStep, keys += uint64_t{page_size} * kStep) {
+  auto* keys = block + key_offset<kStep>(slot, key_width);
+  for (uint32_t i = 0; i < key_width; i += kStep, keys += kColumnsTogether * kStep) {
     __builtin_memcpy(keys, narrow + i, kStep * sizeof(*keys));
   }
-  auto* values = block + uint64_t{page_size} * key_width + uint64_t{slot / kStep} * value_width * kStep + slot % kStep;
+  auto* values = block + uint64_t{page_size} * key_width;
   for (uint32_t i = 0; i < value_width; i += kLanes) Elements::narrow(narrow + i, load(value + i));
-  for (uint32_t i = 0; i < value_width; ++i) values[i * kStep] = narrow[i];
+  for (uint32_t i = 0; i < value_width; ++i) values[value_offset<kStep>(slot, i, page_size)] = narrow[i];
 }
 
 template <typename Elements>

@@ -55,10 +55,10 @@ struct TileDots {
       const Stored* columns[4];
       const uint32_t groups = columns_at(columns, (pages.end - key) / 16, [&](uint32_t group) {
         const uint32_t at = key + group * 16;
-        return pages.keys[at / pages.page_size] + uint64_t{at % pages.page_size} * 2;
+        return pages.keys[at / pages.page_size] + key_offset<2>(at % pages.page_size, key_width);
       });
       clear();
-      accumulate(columns, groups, pages.page_size * 4, factors, key_width * 2, key_width / 2);
+      accumulate(columns, groups, factors, key_width * 2, key_width / 2);
       write(scores + key, groups, scores_stride * 4);
     }
   }
@@ -72,10 +72,12 @@ struct TileDots {
       for (uint32_t key = pages.begin; key < pages.end;) {
         const uint32_t slot = key % pages.page_size;
         const uint32_t count = least(pages.page_size - slot, pages.end - key);
-        const Stored* row = pages.values[key / pages.page_size] + uint64_t{slot} * value_width + column * 2;
+        const Stored* block = pages.values[key / pages.page_size];
         const Stored* columns[4];
-        groups = columns_at(columns, (value_width - column) / 16, [&](uint32_t group) { return row + group * 32; });
-        accumulate(columns, groups, value_width * 4, weights + key, weights_stride * 2, count / 2);
+        groups = columns_at(columns, (value_width - column) / 16, [&](uint32_t group) {
+          return block + value_offset<2>(slot, column + group * 16, pages.page_size);
+        });
+        accumulate(columns, groups, weights + key, weights_stride * 2, count / 2);
         key += count;
       }
       write(sums + column, groups, value_width * 4);
@@ -101,43 +103,45 @@ struct TileDots {
     _tile_zero(3);
   }
 
-  // C += A x B over `pairs` (a multiple of 8) pairs of the reduced axis; row_bytes from pair to pair of B.
+  static constexpr uint64_t kRowBytes = 64;  // of B: sixteen columns of a pair
+
+  // C += A x B over `pairs` (a multiple of 8) pairs of the reduced axis.
   static inline __attribute__((always_inline)) void accumulate(const Stored* const (&columns)[4], uint32_t groups,
-                                                               uint64_t row_bytes, const Factor* factors,
-                                                               uint64_t factors_bytes, uint32_t pairs) {
+                                                               const Factor* factors, uint64_t factors_bytes,
+                                                               uint32_t pairs) {
     uint32_t pair = 0;
     for (; pair + 16 <= pairs; pair += 16) {
       const auto at = [&](uint32_t group) {
-        return reinterpret_cast<const std::byte*>(columns[group]) + pair * row_bytes;
+        return reinterpret_cast<const std::byte*>(columns[group]) + pair * kRowBytes;
       };
       _tile_loadd(4, factors + 2 * pair, factors_bytes);
-      _tile_loadd(5, at(0), row_bytes);
+      _tile_loadd(5, at(0), kRowBytes);
       _tile_dpbf16ps(0, 4, 5);
       if (groups < 2) continue;
-      _tile_loadd(5, at(1), row_bytes);
+      _tile_loadd(5, at(1), kRowBytes);
       _tile_dpbf16ps(1, 4, 5);
       if (groups < 3) continue;
-      _tile_loadd(5, at(2), row_bytes);
+      _tile_loadd(5, at(2), kRowBytes);
       _tile_dpbf16ps(2, 4, 5);
       if (groups < 4) continue;
-      _tile_loadd(5, at(3), row_bytes);
+      _tile_loadd(5, at(3), kRowBytes);
       _tile_dpbf16ps(3, 4, 5);
     }
     if (pair == pairs) return;
     const auto at = [&](uint32_t group) {
-      return reinterpret_cast<const std::byte*>(columns[group]) + pair * row_bytes;
+      return reinterpret_cast<const std::byte*>(columns[group]) + pair * kRowBytes;
     };
     _tile_loadd(6, factors + 2 * pair, factors_bytes);
-    _tile_loadd(7, at(0), row_bytes);
+    _tile_loadd(7, at(0), kRowBytes);
     _tile_dpbf16ps(0, 6, 7);
     if (groups < 2) return;
-    _tile_loadd(7, at(1), row_bytes);
+    _tile_loadd(7, at(1), kRowBytes);
     _tile_dpbf16ps(1, 6, 7);
     if (groups < 3) return;
-    _tile_loadd(7, at(2), row_bytes);
+    _tile_loadd(7, at(2), kRowBytes);
     _tile_dpbf16ps(2, 6, 7);
     if (groups < 4) return;
-    _tile_loadd(7, at(3), row_bytes);
+    _tile_loadd(7, at(3), kRowBytes);
     _tile_dpbf16ps(3, 6, 7);
   }
 

@@ -10,6 +10,7 @@
 //   step 1   ....  ....  ....  ....
 #pragma once
 
+#include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/kv_elements-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
@@ -28,6 +29,19 @@ struct CutPages {
   uint32_t begin;
   uint32_t end;
 };
+
+// Where the first element of a key, and element `column` of a value, lie in a page's block (kv_pages.h); from one step of
+// a key, and from one step of values, to the next are kStep * kColumnsTogether elements.
+template <uint32_t kStep>
+static inline uint64_t key_offset(uint32_t slot, uint32_t key_width) {
+  return uint64_t{slot / kColumnsTogether} * key_width * kColumnsTogether + slot % kColumnsTogether * kStep;
+}
+template <uint32_t kStep>
+static inline uint64_t value_offset(uint32_t slot, uint32_t column, uint32_t page_size) {
+  const uint32_t step = slot / kStep * kStep;
+  return (uint64_t{column / kColumnsTogether} * page_size + step) * kColumnsTogether +
+         column % kColumnsTogether * kStep + slot % kStep;
+}
 
 template <typename Kind>
 struct VectorDots {
@@ -59,11 +73,11 @@ struct VectorDots {
             const Stored* columns[kVectors];
             for (uint32_t v = 0; v < kVectors; ++v) {
               const uint32_t at = clamped(key + v * kLanes, pages.end);
-              columns[v] = pages.keys[at / pages.page_size] + uint64_t{at % pages.page_size} * kStep;
+              columns[v] = key_column(pages, key_width, at);
             }
             F32 sums[kTile][kVectors];
             clear(sums);
-            accumulate(sums, columns, pages.page_size * kStep, factors, key_width, key_width / kStep);
+            accumulate(sums, columns, factors, key_width, key_width / kStep);
             write(sums, scores + key, scores_stride, (pages.end - key) / kLanes);
           }
         });
@@ -81,11 +95,10 @@ struct VectorDots {
             for (uint32_t key = pages.begin; key < pages.end;) {
               const uint32_t slot = key % pages.page_size;
               const uint32_t count = least(pages.page_size - slot, pages.end - key);
-              const Stored* row = pages.values[key / pages.page_size] + uint64_t{slot} * value_width;
               const Stored* columns[kVectors];
               for (uint32_t v = 0; v < kVectors; ++v)
-                columns[v] = row + clamped(column + v * kLanes, value_width) * kStep;
-              accumulate(sums, columns, value_width * kStep, weights + key, weights_stride, count / kStep);
+                columns[v] = value_column(pages, key, clamped(column + v * kLanes, value_width));
+              accumulate(sums, columns, weights + key, weights_stride, count / kStep);
               key += count;
             }
             write(sums, sums_out + column, value_width, (value_width - column) / kLanes);
@@ -94,6 +107,15 @@ struct VectorDots {
   }
 
  private:
+  static const Stored* key_column(const CutPages<Stored>& pages, uint32_t key_width, uint32_t key) {
+    const uint32_t slot = key % pages.page_size;
+    return pages.keys[key / pages.page_size] + key_offset<kStep>(slot, key_width);
+  }
+  static const Stored* value_column(const CutPages<Stored>& pages, uint32_t key, uint32_t column) {
+    const uint32_t slot = key % pages.page_size;
+    return pages.values[key / pages.page_size] + value_offset<kStep>(slot, column, pages.page_size);
+  }
+
   template <uint32_t kCount>
   struct Tile {
     static constexpr uint32_t kValue = kCount;
@@ -136,11 +158,11 @@ struct VectorDots {
   template <uint32_t kTile>
   static inline __attribute__((always_inline)) void accumulate(F32 (&sums)[kTile][kVectors],
                                                                const Stored* const (&columns)[kVectors],
-                                                               uint64_t step_stride, const Factor* factors,
-                                                               uint64_t factors_stride, uint32_t steps) {
+                                                               const Factor* factors, uint64_t factors_stride,
+                                                               uint32_t steps) {
     for (uint32_t step = 0; step < steps; ++step) {
       for (uint32_t v = 0; v < kVectors; ++v) {
-        const auto loaded = Elements::load_step(columns[v] + step * step_stride);
+        const auto loaded = Elements::load_step(columns[v] + uint64_t{step} * kStep * kColumnsTogether);
         for (uint32_t r = 0; r < kTile; ++r) {
           sums[r][v] = Elements::step(sums[r][v], loaded, factors + r * factors_stride + uint64_t{step} * kStep);
         }
