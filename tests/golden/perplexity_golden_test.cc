@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <span>
 
 #include "golden/golden_file.h"
@@ -20,35 +22,54 @@ double negative_log_likelihood(std::span<const float> logits, TokenId token) {
   return largest + std::log(sum) - logits[static_cast<size_t>(token)];
 }
 
-Result<double> perplexity(std::string_view backend, DType kv_dtype, std::span<const TokenId> tokens) {
+// The negative log likelihood of every token after the first.
+Result<std::vector<double>> likelihoods(std::string_view backend, DType kv_dtype, std::span<const TokenId> tokens) {
   HEADWATER_ASSIGN_OR_RETURN(const LoadedModel loaded, load_default_model(backend));
   HEADWATER_ASSIGN_OR_RETURN(
       ModelDriver driver,
       ModelDriver::create(*loaded.model, *loaded.backend,
                           {.tokens_max = static_cast<uint32_t>(tokens.size()), .kv_dtype = kv_dtype}));
-  double sum = 0;
-  uint32_t scored = 0;
+  std::vector<double> scores;
   const auto score = [&](uint32_t position, std::span<const float> logits) {
-    sum += negative_log_likelihood(logits, tokens[position + 1]);
-    ++scored;
+    check(position == scores.size(), "positions are scored in order");
+    scores.push_back(negative_log_likelihood(logits, tokens[position + 1]));
   };
   HEADWATER_RETURN_IF_ERROR(driver.run(tokens.first(tokens.size() - 1), 0, score));
-  check(scored == tokens.size() - 1, "every position is scored once");
-  return std::exp(sum / scored);
+  check(scores.size() == tokens.size() - 1, "every position is scored once");
+  return scores;
+}
+
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double deviation(std::span<const double> values) {
+  double squares = 0;
+  for (const double value : values) squares += (value - mean(values)) * (value - mean(values));
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
 TEST(Perplexity, OfTheReferenceIsTheOraclesAndOfTheCpuIsTheReferences) {
   const Result<GoldenPerplexity> golden = read_golden_perplexity(HEADWATER_SOURCE_DIR "/tests/golden");
   ASSERT_TRUE(golden) << golden.status().message();
-  const Result<double> reference = perplexity("reference", DType::kF32, golden->tokens);
+  const auto reference = likelihoods("reference", DType::kF32, golden->tokens);
   ASSERT_TRUE(reference) << reference.status().message();
-  const Result<double> cpu = perplexity("cpu", DType::kBF16, golden->tokens);
+  const auto cpu = likelihoods("cpu", DType::kBF16, golden->tokens);
   ASSERT_TRUE(cpu) << cpu.status().message();
+  std::vector<double> differences;
+  std::ranges::transform(*cpu, *reference, std::back_inserter(differences), std::minus());
+  const double standard_error = deviation(differences) / std::sqrt(static_cast<double>(differences.size()));
   RecordProperty("oracle", fmt::format("{:.6f}", golden->perplexity));
-  RecordProperty("reference", fmt::format("{:.6f}", *reference));
-  RecordProperty("cpu", fmt::format("{:.6f}", *cpu));
-  EXPECT_NEAR(*reference, golden->perplexity, 0.001 * golden->perplexity);
-  EXPECT_NEAR(*cpu, *reference, 0.005 * *reference);
+  RecordProperty("reference", fmt::format("{:.6f}", std::exp(mean(*reference))));
+  RecordProperty("cpu", fmt::format("{:.6f}", std::exp(mean(*cpu))));
+  RecordProperty("difference", fmt::format("{:.6f} +- {:.6f}", mean(differences), standard_error));
+  RecordProperty("deviation", fmt::format("{:.6f}", deviation(differences)));
+  EXPECT_NEAR(std::exp(mean(*reference)), golden->perplexity, 0.001 * golden->perplexity);
+  // Activations of 8 bits move every token's likelihood by a little. Which way is chance, and another order of a sum deals
+  // anew: perplexity may differ by 0.5% beyond what that chance makes of so few tokens. How far the tokens move is no
+  // chance, and the sharper test.
+  EXPECT_NEAR(mean(differences), 0, 0.005 + 2 * standard_error);
+  EXPECT_LT(deviation(differences), 0.09);
 }
 
 }  // namespace
