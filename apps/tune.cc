@@ -99,7 +99,7 @@ Status tune(const TuneOptions& options) {
 
 void add_tune(CLI::App& app, std::function<Status()>& run) {
   auto o = std::make_shared<TuneOptions>();
-  CLI::App* c = app.add_subcommand("tune", "measure what attention costs here, for the planner (15 seconds)");
+  CLI::App* c = app.add_subcommand("tune", "measure what attention costs here, for the planner (13 seconds)");
   c->add_option("-o,--output", o->output, "the file (default: headwater/costs.json in the user's cache folder)");
   c->add_flag("--dry-run", o->dry_run, "print the costs as JSON and write no file");
   c->add_option("--seconds", o->seconds, "to measure for, about")->check(CLI::Range(0.5, 120.0))->capture_default_str();

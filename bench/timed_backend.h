@@ -73,6 +73,8 @@ class TimedBackend final : public ops::Backend {
   Result<std::span<const ops::Sampled>> collect() override { return backend_->collect(); }
   Status finish() override { return backend_->finish(); }
   uint64_t take_kv_bytes_read() override { return backend_->take_kv_bytes_read(); }
+  Result<ops::Costs> measure_costs(double seconds) override { return backend_->measure_costs(seconds); }
+  Status use_costs(const ops::Costs& costs) override { return backend_->use_costs(costs); }
   ops::Peaks measure_peaks(uint32_t group) override { return backend_->measure_peaks(group); }
 
  private:

@@ -108,7 +108,10 @@ def describe(folder):
     """Version, compiler, options and flags of a build folder."""
     cache = (folder / "CMakeCache.txt").read_text()
     values = dict(re.findall(r"^(\w+):\w+=(.*)$", cache, re.MULTILINE))
-    version = subprocess.run([folder / "bin" / "llama-bench", "--version"], capture_output=True, text=True, check=True)
+    try:
+        version = subprocess.run([folder / "bin" / "llama-bench", "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as failure:
+        raise BuildError(str(failure)) from failure
     source = pathlib.Path(values["CMAKE_HOME_DIRECTORY"]) / TILE_SOURCE
     return {"version": " ".join((version.stdout + version.stderr).split()),
             "options": {name: values[name] for name in FIXED_OPTIONS | FEATURES if name in values},

@@ -62,8 +62,8 @@ Result<DType> dtype_of(uint32_t number, std::string_view tensor, uint64_t offset
   }
   const char* name = number < std::size(kTensorTypes) ? kTensorTypes[number] : "";
   return error(ErrorCode::kUnsupported,
-               "offset {}: tensor '{}' has type {} ({}); supported are F32, F16, BF16, Q8_0, Q4_0 and Q4_1", offset, tensor,
-               *name == '\0' ? "unknown" : name, number);
+               "offset {}: tensor '{}' has type {} ({}); supported are F32, F16, BF16, Q8_0, Q4_0 and Q4_1", offset,
+               tensor, *name == '\0' ? "unknown" : name, number);
 }
 
 class Parser {

@@ -168,10 +168,9 @@ struct Peaks {
   double multiply_adds_per_s = 0;       // of attention's dot products, full row tiles, data at hand
   double multiply_adds_flat_per_s = 0;  // the same with the rows of one flat decode item
   double weights_per_s = 0;             // softmax weights: 2^x, sum, store
-  double byte_multiply_adds_per_s =
-      0;                          // of quantised products: 8-bit multiply-adds of the instruction that large ones use
-  double cache_bytes_per_s = 0;   // reading what fits a worker's private cache
-  double memory_bytes_per_s = 0;  // reading far more than fits
+  double byte_multiply_adds_per_s = 0;  // 8 bits, by the instruction of large quantised products
+  double cache_bytes_per_s = 0;         // reading what fits a worker's private cache
+  double memory_bytes_per_s = 0;        // reading far more than fits
 };
 
 class Backend {

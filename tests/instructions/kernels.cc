@@ -33,7 +33,7 @@ void product(DType dtype, uint32_t rows) {
   constexpr uint32_t kFeatures = 64, kColumns = 576;
   const auto pool = std::move(ThreadPool::create(1)).value();
   const FileWeight file(dtype, kFeatures, kColumns, 1);
-  const auto weight = std::move(PackedWeight::create(file.view, *pool)).value();
+  const auto weight = std::move(pack(file.view, *pool)).value();
   Products products(step_kernels(kTarget), *pool);
   check(products.reserve(rows, kColumns).is_ok(), "memory for activations");
   std::vector<float> x = random_values(rows * kColumns, 2), out(rows * kFeatures);

@@ -16,7 +16,7 @@
 // 2. Sums run in key order; lanes and pairs go by absolute key position. Keys outside a row's view have weight 0
 // exactly,
 //    so whether a tile computes them or skips them changes no bit.
-// 3. States meet in one function, merge_state(), in key order, the sink first.
+// 3. States meet in shares_of() and merge_values() alone, in key order, the sink first.
 // Masked scores are replaced by selection, never computed with: slots past an item's keys may hold NaN. Values there
 // are read from a copy with zeros instead (copy_tail).
 #pragma once

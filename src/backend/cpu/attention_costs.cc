@@ -8,6 +8,7 @@ namespace headwater::backend::cpu {
 namespace {
 
 constexpr double kNsMax = 1e9;
+constexpr double kErrorMax = 0.9;   // a share; sharing has to save it
 constexpr uint32_t kFarKib = 4096;  // beyond a worker's private cache
 constexpr double kGainMin = 0.03;
 constexpr size_t kTerms = 7;
@@ -127,8 +128,9 @@ Result<AttentionCosts> from_named(const ops::Costs& named) {
     const auto found = named.find(name);
     if (found == named.end()) {
       status = error(ErrorCode::kCorrupt, "the cost {} is missing", name);
-    } else if (!(found->second >= 0 && found->second <= kNsMax)) {
-      status = error(ErrorCode::kCorrupt, "the cost {} is {} ns; costs are 0 to {:g}", name, found->second, kNsMax);
+    } else if (const double limit = name.ends_with(".error") ? kErrorMax : kNsMax;
+               !(found->second >= 0 && found->second <= limit)) {
+      status = error(ErrorCode::kCorrupt, "the cost {} is {}; it must be 0 to {:g}", name, found->second, limit);
     } else {
       value = found->second;
     }

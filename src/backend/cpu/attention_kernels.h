@@ -72,7 +72,7 @@ struct AttendItem {
 // One worker's memory. Rows are counted inside a block of kTokensBlock tokens.
 struct AttendScratch {
   void* q;           // [rows + kRowsTileMax][key_width] factors of the dot, scaled
-  float* fold_lse2;  // [rows]
+  float* fold_lse2;  // [rows + kRowsTileMax]
   float* scores;     // [kTilesTogether][kRowsTileMax][cut + kRowsTileMax]
   void* weights;     // [kTilesTogether][kRowsTileMax][cut] exp2(score - max), as factors
   float* sums;       // [kRowsTileMax][value_width] weights times values

@@ -50,6 +50,8 @@ std::vector<Case> cases() {
       {"WiderKeys", {.q_heads = 4, .kv_heads = 2, .head_dim = 112, .v_head_dim = 48}, {{270}, {263}}, 256},
       {"Page16", {.q_heads = 6, .kv_heads = 2, .page_size = 16, .cut = 64}, {{131}, {145}, {129}}, 128},
       {"Page128F32", {.page_size = 128, .dtype = DType::kF32}, {{300}, {257}}, 256},
+      {"Page48", {.page_size = 48, .cut = 96, .window = 70}, {{301, 4}, {290, 3}, {210, 1}}, 192},
+      {"Page128", {.page_size = 128, .cut = 128, .window = 150}, {{301, 4}, {290, 3}, {270, 1}}, 256},
       {"Drafts", {}, {{301, 4}, {290, 3}, {270, 4}}, 256},
       {"Window", {.cut = 64, .window = 100}, {{301, 4}, {290, 3}, {270, 1}}, 256},
       {"WindowF32", {.dtype = DType::kF32, .cut = 64, .window = 37}, {{301, 4}, {290, 3}, {270, 1}}, 256},

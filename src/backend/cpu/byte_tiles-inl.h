@@ -13,6 +13,7 @@
 #pragma once
 
 #include "backend/cpu/products-inl.h"
+#include "backend/cpu/tiles-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
 
@@ -27,27 +28,13 @@ static_assert(kAddedBehind < kDots);
 
 static_assert(kPanelRows == 16 && kGroupFeatures == 16 && kBlockColumns == 32);
 
-// The configuration of this thread's tiles: C, A and B for sixteen rows; C and A for eight.
-class ByteTiles {
- public:
-  ByteTiles() {
-    struct alignas(64) Config {
-      uint8_t palette = 1;
-      uint8_t start_row = 0;
-      uint8_t reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 32, 64, 64, 32};
-      uint8_t rows[16] = {16, 16, 8, 8, 8};
-    } config;
-    // GCC 12 declares only a part of what the instruction reads.
-    asm volatile("" : : "r"(&config) : "memory");
-    _tile_loadconfig(&config);
-  }
-  ~ByteTiles() { _tile_release(); }
-  ByteTiles(const ByteTiles&) = delete;
-  ByteTiles& operator=(const ByteTiles&) = delete;
+// Tiles: C, A and B for sixteen rows; C and A for eight.
+struct ByteTiles {
+  static constexpr Tiles::Config kConfig = {.row_bytes = {64, 32, 64, 64, 32}, .rows = {16, 16, 8, 8, 8}};
 
   template <uint32_t kRows>
   static inline __attribute__((always_inline)) void multiply(const int8_t* a, const int8_t* b, int32_t* c) {
+    see_memory();
     _tile_loadd(2, b, 64);
     if constexpr (kRows == 16) {
       _tile_zero(0);
@@ -139,7 +126,7 @@ static void tiled_products(const ProductTask& task) {
   const uint32_t rows_on_vectors = rest < kRowsOnTiles ? rest : 0;
   const uint32_t rows_on_tiles = task.rows - rows_on_vectors;
   if (rows_on_tiles == 0) return quantized_products<Format>(task);
-  const ByteTiles tiles;
+  const Tiles tiles(ByteTiles::kConfig);
   const uint8_t* group = task.weight;
   for (uint32_t feature = 0; feature < task.features; feature += kGroupFeatures, group += task.group_bytes) {
     multiply_panel<Format, true>(task, group, {0, feature});

@@ -27,6 +27,11 @@ inline std::vector<float> random_values(uint64_t count, uint64_t seed) {
   return values;
 }
 
+inline Result<std::unique_ptr<PackedWeight>> pack(const ops::WeightView& view, ThreadPool& pool) {
+  WeightMemory memory;
+  return PackedWeight::create(view, pool, memory);
+}
+
 // A weight as a file holds it, and its values.
 struct FileWeight {
   FileWeight(DType type, uint64_t row_count, uint64_t column_count, uint64_t seed)

@@ -32,10 +32,6 @@ class PackedWeight final : public ops::Weight {
   // not whole blocks.
   static Result<std::unique_ptr<PackedWeight>> create(const ops::WeightView& view, ThreadPool& pool,
                                                       WeightMemory& memory);
-  static Result<std::unique_ptr<PackedWeight>> create(const ops::WeightView& view, ThreadPool& pool) {
-    WeightMemory memory;
-    return create(view, pool, memory);
-  }
 
   uint32_t groups() const { return static_cast<uint32_t>((rows() + kGroupFeatures - 1) / kGroupFeatures); }
   uint64_t group_bytes() const { return group_bytes_; }

@@ -16,7 +16,7 @@ TEST_P(PackedWeightOf, GivesBackTheBitsOfEveryRow) {
   for (const uint64_t rows : {1u, 15u, 16u, 33u}) {
     for (const uint64_t columns : {32u, 96u, 576u}) {
       const FileWeight file(GetParam(), rows, columns, rows + columns);
-      const auto weight = std::move(PackedWeight::create(file.view, *pool)).value();
+      const auto weight = std::move(pack(file.view, *pool)).value();
       std::vector<float> row(columns);
       for (uint64_t r = 0; r < rows; ++r) {
         weight->dequantize(r, row.data());
@@ -29,7 +29,7 @@ TEST_P(PackedWeightOf, GivesBackTheBitsOfEveryRow) {
 TEST_P(PackedWeightOf, NeedsNoMoreMemoryThanTheFileForWholeGroups) {
   const auto pool = std::move(ThreadPool::create(1)).value();
   const FileWeight file(GetParam(), 64, 576, 1);
-  const auto weight = std::move(PackedWeight::create(file.view, *pool)).value();
+  const auto weight = std::move(pack(file.view, *pool)).value();
   EXPECT_EQ(weight->groups() * weight->group_bytes(), file.view.bytes());
 }
 
@@ -60,7 +60,7 @@ TEST(PackedWeight, KeepsTheExtremeBytesOfQ8) {
   std::vector<std::byte> block(34);
   testing::put_u16(block.data(), f32_to_f16(0.5f));
   for (int i = 0; i < 32; ++i) block[2 + i] = static_cast<std::byte>(i % 2 == 0 ? -128 : 127);
-  const auto weight = std::move(PackedWeight::create({block.data(), DType::kQ8_0, 1, 32}, *pool)).value();
+  const auto weight = std::move(pack({block.data(), DType::kQ8_0, 1, 32}, *pool)).value();
   std::vector<float> row(32);
   weight->dequantize(0, row.data());
   EXPECT_EQ(row[0], -64.0f);
@@ -70,8 +70,8 @@ TEST(PackedWeight, KeepsTheExtremeBytesOfQ8) {
 TEST(PackedWeight, RefusesEmptyWeightsAndPartialBlocks) {
   const auto pool = std::move(ThreadPool::create(1)).value();
   const std::byte byte{};
-  EXPECT_EQ(PackedWeight::create({&byte, DType::kF32, 0, 32}, *pool).status().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(PackedWeight::create({&byte, DType::kQ4_1, 1, 40}, *pool).status().message(),
+  EXPECT_EQ(pack({&byte, DType::kF32, 0, 32}, *pool).status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(pack({&byte, DType::kQ4_1, 1, 40}, *pool).status().message(),
             "rows of 40 columns are not whole blocks of Q4_1 (32 elements)");
 }
 

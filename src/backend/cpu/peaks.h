@@ -16,7 +16,7 @@ inline constexpr uint32_t kPeakRowKeys = 256;
 inline constexpr uint32_t kPeakScores = 4 * kPeakRowKeys;
 
 struct PeakBuffers {   // of one worker, all in L1
-  std::byte* keys;     // [kPeakWidth / 2][kPeakKeys][2] bf16; bytes for byte_dots
+  std::byte* keys;     // [kPeakKeys / 16][kPeakWidth / 2][16][2] bf16; bytes for byte_dots
   std::byte* factors;  // [kRowsTileMax][kPeakWidth], or [kPeakScores] weights
   float* scores;       // [kRowsTileMax][kPeakKeys]
 };

@@ -96,8 +96,10 @@ void print_region(ThreadPool& pool) {
 // `copies` of the weight are multiplied in turn: more than the second-level cache holds, as the layers of a model are.
 void print_shape(Target target, ThreadPool& pool, DType dtype, uint32_t features, uint32_t columns, size_t copies) {
   const FileWeight file(dtype, features, columns, 1);
+  WeightMemory memory;
   std::vector<std::unique_ptr<PackedWeight>> weights;
-  for (size_t i = 0; i < copies; ++i) weights.push_back(std::move(PackedWeight::create(file.view, pool)).value());
+  for (size_t i = 0; i < copies; ++i)
+    weights.push_back(std::move(PackedWeight::create(file.view, pool, memory)).value());
   const auto weight_bytes = static_cast<double>(weights[0]->groups() * weights[0]->group_bytes());
   for (const uint32_t rows : {1u, 4u, 8u, 16u, 32u, 512u}) {
     std::vector<float> x = random_values(uint64_t{rows} * columns, 2), out(uint64_t{rows} * features);

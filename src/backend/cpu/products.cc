@@ -5,9 +5,7 @@
 namespace headwater::backend::cpu {
 namespace {
 
-constexpr uint32_t kTasksPerThread = 8;       // the last task to finish then costs little
-constexpr uint64_t kQuantizeAlone = 1 << 14;  // values that are quantised sooner than a second thread begins
-constexpr uint32_t kQuantizeRows = 16;        // of a task
+constexpr uint32_t kTasksPerThread = 8;  // the last task to finish then costs little
 
 const PackedWeight& packed(const ops::Product& product) {
   return static_cast<const PackedWeight&>(*product.weight);
@@ -89,16 +87,15 @@ void Products::run(const ops::MatmulParams& params) {
 void Products::quantize(const ops::Matrix& x) {
   check(panel_bytes(x.rows, x.columns) <= panels_.size(),
         "matmul: more rows or columns than reserve_scratch() was told");
+  check(x.columns / kBlockColumns <= scratch_blocks_, "matmul: more columns than reserve_scratch() was told");
   PanelBlock* panels = panels_.as<PanelBlock>().data();
   const uint64_t blocks = x.columns / kBlockColumns;
-  const auto quantize_rows = [&](uint32_t begin, uint32_t end) {
-    for (uint32_t row = begin; row < std::min(x.rows, end); ++row) {
-      kernels_.quantize(x.row(row), x.columns, row % kPanelRows, panels + row / kPanelRows * blocks);
+  const auto quantize_panel = [&](uint32_t panel, uint32_t) {
+    for (uint32_t row = panel * kPanelRows; row < std::min(x.rows, (panel + 1) * kPanelRows); ++row) {
+      kernels_.quantize(x.row(row), x.columns, row % kPanelRows, panels + panel * blocks);
     }
   };
-  if (uint64_t{x.rows} * x.columns <= kQuantizeAlone) return quantize_rows(0, x.rows);
-  pool_.run((x.rows + kQuantizeRows - 1) / kQuantizeRows,
-            [&](uint32_t task, uint32_t) { quantize_rows(task * kQuantizeRows, (task + 1) * kQuantizeRows); });
+  pool_.run((x.rows + kPanelRows - 1) / kPanelRows, quantize_panel);
 }
 
 void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end,

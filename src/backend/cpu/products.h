@@ -12,7 +12,8 @@ class Products {
  public:
   Products(const StepKernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  // Makes room for quantised activations of this many rows and columns (never fewer than before).
+  // Makes room for quantised activations of this many rows and columns (never fewer than before), and for a decoded group of
+  // weights a worker.
   Status reserve(uint32_t rows, uint64_t columns);
 
   // Weights are PackedWeights. The products' features, taken together, are cut in tasks of whole groups.

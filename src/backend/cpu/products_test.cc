@@ -45,10 +45,15 @@ class ProductsOf : public ::testing::TestWithParam<Case> {
 // The bound is the rounding of a float sum of `columns` terms, relative to the sum of their magnitudes (|m| + |d q| of
 // a Q4_1 term is below three times the largest value of its row).
 TEST_P(ProductsOf, AgreeWithDoubleUpToTheRoundingOfTheSum) {
-  for (const auto& [rows, features, columns] :
-       {std::tuple{1u, 16u, 32u}, {3u, 7u, 96u}, {8u, 49u, 576u}, {13u, 33u, 1536u}}) {
+  for (const auto& [rows, features, columns] : {std::tuple{1u, 16u, 32u},
+                                                {3u, 7u, 96u},
+                                                {5u, 17u, 32u},
+                                                {16u, 16u, 64u},
+                                                {21u, 20u, 96u},
+                                                {8u, 49u, 576u},
+                                                {13u, 33u, 1536u}}) {
     const FileWeight file(GetParam().dtype, features, columns, features);
-    const auto weight = std::move(PackedWeight::create(file.view, *pool_)).value();
+    const auto weight = std::move(pack(file.view, *pool_)).value();
     std::vector<float> x = random_values(uint64_t{rows} * columns, columns);
     const std::vector<float> bias = random_values(features, 3);
     std::vector<float> out(uint64_t{rows} * features, 99.0f);
@@ -72,51 +77,55 @@ TEST_P(ProductsOf, AgreeWithDoubleUpToTheRoundingOfTheSum) {
   }
 }
 
+// One, two, three and five blocks: fewer and more than the stages of the tile loop are apart.
 TEST_P(ProductsOf, GiveARowTheSameBitsInEveryBatch) {
-  constexpr uint32_t kFeatures = 40, kColumns = 160, kRows = 33;
-  const FileWeight file(GetParam().dtype, kFeatures, kColumns, 5);
-  const auto weight = std::move(PackedWeight::create(file.view, *pool_)).value();
-  std::vector<float> x = random_values(kRows * kColumns, 6);
-  std::vector<float> alone(kRows * kFeatures), together(kRows * kFeatures);
-  ASSERT_TRUE(products_.reserve(kRows, kColumns));
-  for (uint32_t r = 0; r < kRows; ++r) {
-    const ops::Product product{weight.get(), {&alone[r * kFeatures], 1, kFeatures, kFeatures}};
-    products_.run({{&x[r * kColumns], 1, kColumns, kColumns}, {&product, 1}});
-  }
-  for (uint32_t rows = 1; rows <= kRows; ++rows) {
-    const ops::Product product{weight.get(), {together.data(), rows, kFeatures, kFeatures}};
-    products_.run({{x.data(), rows, kColumns, kColumns}, {&product, 1}});
-    ASSERT_EQ(std::memcmp(alone.data(), together.data(), rows * kFeatures * sizeof(float)), 0) << rows;
+  constexpr uint32_t kFeatures = 40, kRows = 33;
+  for (const uint32_t columns : {32u, 64u, 96u, 160u}) {
+    const FileWeight file(GetParam().dtype, kFeatures, columns, 5);
+    const auto weight = std::move(pack(file.view, *pool_)).value();
+    std::vector<float> x = random_values(kRows * columns, 6);
+    std::vector<float> alone(kRows * kFeatures), together(kRows * kFeatures);
+    ASSERT_TRUE(products_.reserve(kRows, columns));
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const ops::Product product{weight.get(), {&alone[r * kFeatures], 1, kFeatures, kFeatures}};
+      products_.run({{&x[r * columns], 1, columns, columns}, {&product, 1}});
+    }
+    for (uint32_t rows = 1; rows <= kRows; ++rows) {
+      const ops::Product product{weight.get(), {together.data(), rows, kFeatures, kFeatures}};
+      products_.run({{x.data(), rows, columns, columns}, {&product, 1}});
+      ASSERT_EQ(std::memcmp(alone.data(), together.data(), rows * kFeatures * sizeof(float)), 0) << rows;
+    }
   }
 }
 
 TEST_P(ProductsOf, WriteOnlyTheirOwnColumnsOfAStridedOutput) {
   const FileWeight file(GetParam().dtype, 19, 64, 8);
-  const auto weight = std::move(PackedWeight::create(file.view, *pool_)).value();
-  std::vector<float> x = random_values(2 * 70, 9), fused(2 * 50, 7.0f), plain(2 * 19);
-  ASSERT_TRUE(products_.reserve(2, 64));
-  const ops::Product both[] = {{weight.get(), {&fused[3], 2, 19, 50}}, {weight.get(), {&plain[0], 2, 19, 19}}};
-  products_.run({{x.data(), 2, 64, 70}, both});
-  for (uint32_t r = 0; r < 2; ++r) {
-    for (uint32_t c = 0; c < 50; ++c) {
-      const float expected = c >= 3 && c < 22 ? plain[r * 19 + c - 3] : 7.0f;
-      ASSERT_EQ(fused[r * 50 + c], expected) << r << " " << c;
+  const auto weight = std::move(pack(file.view, *pool_)).value();
+  for (const uint32_t rows : {2u, 7u, 19u}) {
+    std::vector<float> x = random_values(rows * 70, 9), fused(rows * 50, 7.0f), plain(rows * 19);
+    ASSERT_TRUE(products_.reserve(rows, 64));
+    const ops::Product both[] = {{weight.get(), {&fused[3], rows, 19, 50}}, {weight.get(), {&plain[0], rows, 19, 19}}};
+    products_.run({{x.data(), rows, 64, 70}, both});
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t c = 0; c < 50; ++c) {
+        const float expected = c >= 3 && c < 22 ? plain[r * 19 + c - 3] : 7.0f;
+        ASSERT_EQ(fused[r * 50 + c], expected) << r << " " << c;
+      }
     }
   }
 }
 
 TEST_P(ProductsOf, CarryValuesThatAreNotFiniteToTheOutput) {
   const FileWeight file(GetParam().dtype, 16, 64, 8);
-  const auto weight = std::move(PackedWeight::create(file.view, *pool_)).value();
-  ASSERT_TRUE(products_.reserve(2, 64));
-  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    std::vector<float> x = random_values(2 * 64, 9), out(2 * 16);
-    x[40] = poison;
-    const ops::Product product{weight.get(), matrix(out, 2, 16)};
-    products_.run({matrix(x, 2, 64), {&product, 1}});
-    for (uint32_t n = 0; n < 16; ++n) {
-      EXPECT_FALSE(std::isfinite(out[n]));
-      EXPECT_TRUE(std::isfinite(out[16 + n]));
+  const auto weight = std::move(pack(file.view, *pool_)).value();
+  for (const uint32_t rows : {2u, 6u, 18u}) {
+    ASSERT_TRUE(products_.reserve(rows, 64));
+    for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> x = random_values(rows * 64, 9), out(rows * 16);
+      x[40] = poison;
+      const ops::Product product{weight.get(), matrix(out, rows, 16)};
+      products_.run({matrix(x, rows, 64), {&product, 1}});
+      for (uint32_t n = 0; n < 16 * rows; ++n) EXPECT_EQ(std::isfinite(out[n]), n >= 16) << n;
     }
   }
 }
@@ -139,15 +148,17 @@ TEST(Products, OfExtremeBytesAreExactOnEveryTarget) {
   testing::put_u16(block.data(), f32_to_f16(1.0f));
   for (const int q : {-128, 127}) {
     std::fill(block.begin() + 2, block.end(), static_cast<std::byte>(q));
-    const auto weight = std::move(PackedWeight::create({block.data(), DType::kQ8_0, 1, 32}, *pool)).value();
+    const auto weight = std::move(pack({block.data(), DType::kQ8_0, 1, 32}, *pool)).value();
     for (const Target target : available_targets()) {
       for (const float value : {127.0f, -127.0f}) {
-        Products products(step_kernels(target), *pool);
-        ASSERT_TRUE(products.reserve(1, 32));
-        std::vector<float> x(32, value), out(1);
-        const ops::Product product{weight.get(), matrix(out, 1, 1)};
-        products.run({matrix(x, 1, 32), {&product, 1}});
-        EXPECT_EQ(out[0], 32.0f * static_cast<float>(q) * value) << to_string(target);
+        for (const uint32_t rows : {1u, 8u, 16u}) {
+          Products products(step_kernels(target), *pool);
+          ASSERT_TRUE(products.reserve(rows, 32));
+          std::vector<float> x(rows * 32, value), out(rows);
+          const ops::Product product{weight.get(), matrix(out, rows, 1)};
+          products.run({matrix(x, rows, 32), {&product, 1}});
+          for (const float sum : out) EXPECT_EQ(sum, 32.0f * static_cast<float>(q) * value) << to_string(target);
+        }
       }
     }
   }

@@ -62,7 +62,7 @@ TEST_P(RowwiseOf, SiluMulAgreesWithDoubleAndMayWriteOverTheGate) {
 
 TEST_P(RowwiseOf, EmbedGivesTheFilesValues) {
   const FileWeight file(DType::kQ8_0, 50, 576, 2);
-  const auto table = std::move(PackedWeight::create(file.view, *pool_)).value();
+  const auto table = std::move(pack(file.view, *pool_)).value();
   const std::vector<TokenId> tokens = {49, 0, 7, 7, 31, 16, 15, 48, 3, 2, 1, 11, 12, 13, 14, 40};
   std::vector<float> out(tokens.size() * 600, -1.0f);
   rowwise_.embed({tokens, table.get(), {out.data(), static_cast<uint32_t>(tokens.size()), 576, 600}});

@@ -1,7 +1,7 @@
 // The two products of attention on AMX tiles (bf16 only), for the interface of VectorDots.
 //
 // A tile holds 16 rows of 64 bytes. TDPBF16PS adds A x B to C, where A is 16 rows x 16 pairs of factors, and B is 16
-// pairs x 16 columns: exactly what lies in a page (kv_pages.h). A quarter page of keys at width 64, or of values, is
+// pairs x 16 columns: exactly what lies in a page (kv_pages.h). Sixteen keys of width 64, or sixteen columns of 64 values, are
 // two such B tiles.
 //
 //                     columns: 4 groups of 16 keys (or of 16 value columns)
@@ -14,6 +14,7 @@
 // inside a page (kKeyAlignment). Inside a step, products with a weight of 0 change no bit.
 #pragma once
 
+#include "backend/cpu/tiles-inl.h"
 #include "backend/cpu/vector_dots-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
@@ -26,31 +27,25 @@ struct TileDots {
   static constexpr uint32_t kRows = 16;
   static constexpr uint32_t kKeyAlignment = 32;
 
-  // The configuration of this thread's tiles. Rows that an item does not have are left out of A and C.
+  // Rows that an item does not have are left out of A and C.
   class Session {
    public:
-    explicit Session(uint32_t rows) {
-      struct alignas(64) Config {
-        uint8_t palette = 1;
-        uint8_t start_row = 0;
-        uint8_t reserved[14] = {};
-        uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 32, 64};
-        uint8_t rows[16] = {};
-      } config;
+    explicit Session(uint32_t rows) : tiles_(config(rows)) {}
+
+   private:
+    static Tiles::Config config(uint32_t rows) {
+      Tiles::Config config{.row_bytes = {64, 64, 64, 64, 64, 64, 32, 64}};
       for (uint32_t tile = 0; tile < 8; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
       config.rows[5] = 16;
       config.rows[7] = 8;
-      see_memory(&config);
-      _tile_loadconfig(&config);
+      return config;
     }
-    ~Session() { _tile_release(); }
-    Session(const Session&) = delete;
-    Session& operator=(const Session&) = delete;
+    const Tiles tiles_;
   };
 
   static void scores(const CutPages<Stored>& pages, uint32_t key_width, const Factor* factors, uint32_t /*rows*/,
                      float* scores, uint32_t scores_stride) {
-    see_memory(factors);
+    see_memory();
     for (uint32_t key = pages.begin; key < pages.end; key += 64) {
       const Stored* columns[4];
       const uint32_t groups = columns_at(columns, (pages.end - key) / 16, [&](uint32_t group) {
@@ -65,7 +60,7 @@ struct TileDots {
 
   static void sums(const CutPages<Stored>& pages, uint32_t value_width, const Factor* weights, uint32_t weights_stride,
                    uint32_t /*rows*/, float* sums) {
-    see_memory(weights);
+    see_memory();
     for (uint32_t column = 0; column < value_width; column += 64) {
       uint32_t groups = 0;
       clear();
@@ -85,10 +80,6 @@ struct TileDots {
   }
 
  private:
-  // Everything written before is in memory after it: GCC 12 declares neither what _tile_loadconfig nor what _tile_loadd
-  // reads, and drops or moves the stores.
-  static void see_memory(const void* at) { asm volatile("" : : "r"(at) : "memory"); }
-
   template <typename Find>
   static uint32_t columns_at(const Stored* (&columns)[4], uint32_t left, Find&& find) {
     const uint32_t groups = least(4, left);
