@@ -219,15 +219,10 @@ Status bench_step(const StepBenchOptions& options) {
   }
   JsonOutput output;
   HEADWATER_RETURN_IF_ERROR(output.open(options.json));
-  bench::TimedBackend* timer = nullptr;
-  HEADWATER_ASSIGN_OR_RETURN(Runtime runtime,
-                             Runtime::load(options.runtime, [&](std::unique_ptr<ops::Backend> backend) {
-                               auto timed = std::make_unique<bench::TimedBackend>(std::move(backend));
-                               timer = timed.get();
-                               return timed;
-                             }));
+  HEADWATER_ASSIGN_OR_RETURN(TimedRuntime timed, load_timed(options.runtime));
+  Runtime& runtime = timed.runtime;
   StepBenchResult result;
-  HEADWATER_RETURN_IF_ERROR(create_arms(options, runtime, *timer, result));
+  HEADWATER_RETURN_IF_ERROR(create_arms(options, runtime, *timed.timer, result));
   print_settings(runtime, result.arms.front().engine());
   print_peaks(result.peaks);
   HEADWATER_RETURN_IF_ERROR(run_scenario(options, runtime, result));

@@ -106,21 +106,16 @@ Result<Arm> create_arm(Runtime& runtime, const bench::TimedBackend& timer, atten
 }
 
 Status demo(const DemoOptions& options) {
-  bench::TimedBackend* timer = nullptr;
-  HEADWATER_ASSIGN_OR_RETURN(Runtime runtime,
-                             Runtime::load(options.runtime, [&](std::unique_ptr<ops::Backend> backend) {
-                               auto timed = std::make_unique<bench::TimedBackend>(std::move(backend));
-                               timer = timed.get();
-                               return timed;
-                             }));
+  HEADWATER_ASSIGN_OR_RETURN(TimedRuntime timed, load_timed(options.runtime));
+  Runtime& runtime = timed.runtime;
   HEADWATER_ASSIGN_OR_RETURN(const auto prompts, demo_requests(runtime, options.tokens));
   const ops::Peaks peaks =
       runtime.backend->measure_peaks(runtime.model->shape().q_heads / runtime.model->shape().kv_heads);
   const uint64_t pool_tokens =
       8192 + prompts.size() * (options.tokens + 128);  // prompts with their prefixes once, answers
-  HEADWATER_ASSIGN_OR_RETURN(Arm shared,
-                             create_arm(runtime, *timer, attention::Sharing::kAuto, pool_tokens, options.inject_fault));
-  HEADWATER_ASSIGN_OR_RETURN(Arm flat, create_arm(runtime, *timer, attention::Sharing::kOff, pool_tokens, false));
+  HEADWATER_ASSIGN_OR_RETURN(
+      Arm shared, create_arm(runtime, *timed.timer, attention::Sharing::kAuto, pool_tokens, options.inject_fault));
+  HEADWATER_ASSIGN_OR_RETURN(Arm flat, create_arm(runtime, *timed.timer, attention::Sharing::kOff, pool_tokens, false));
   const bool quiet = options.json == "-";
   if (!quiet) print_settings(runtime, shared.engine());
   HEADWATER_RETURN_IF_ERROR(shared.submit(prompts));

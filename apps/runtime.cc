@@ -48,6 +48,16 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   return runtime;
 }
 
+Result<TimedRuntime> load_timed(const RuntimeOptions& options) {
+  const bench::TimedBackend* timer = nullptr;
+  HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options, [&](std::unique_ptr<ops::Backend> backend) {
+                               auto timed = std::make_unique<bench::TimedBackend>(std::move(backend));
+                               timer = timed.get();
+                               return timed;
+                             }));
+  return TimedRuntime{std::move(runtime), timer};
+}
+
 Result<EngineHandle> create_engine(Runtime& runtime, const engine::EngineConfig& config) {
   EngineHandle handle;
   HEADWATER_ASSIGN_OR_RETURN(handle.decoder, runtime.model->create_decoder());

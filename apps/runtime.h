@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/options.h"
+#include "bench/timed_backend.h"
 #include "model/model.h"
 #include "text/text.h"
 
@@ -27,6 +28,13 @@ struct Runtime {
   // null.
   static Result<Runtime> load(const RuntimeOptions& options, const WrapBackend& wrap = nullptr);
 };
+
+// A runtime whose back end adds up where its time goes.
+struct TimedRuntime {
+  Runtime runtime;
+  const bench::TimedBackend* timer;  // the runtime's
+};
+Result<TimedRuntime> load_timed(const RuntimeOptions& options);
 
 // One engine with its own activations; the weights are the runtime's.
 struct EngineHandle {

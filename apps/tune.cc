@@ -41,20 +41,17 @@ void print_change(std::ostream& out, ops::Backend& backend, const ops::Costs& co
   const attention::CostModel before = backend.cost_model(shape, 9);
   if (!backend.use_costs(costs)) return;
   const attention::CostModel after = backend.cost_model(shape, 9);
-  const auto key_ns = [](const attention::CostModel& m, uint32_t rows, double read) {
-    const double arithmetic = (rows + m.rows_tile - 1) / m.rows_tile * m.key_tile + rows * m.key_row;
-    return read + arithmetic - m.overlap * std::min(read, arithmetic);
-  };
   out << fmt::format("{:<44} {:>9} {:>9}\n", "ns, 9/3 heads x 64, bf16, " + backend.info().target, "built in",
                      "measured");
   const auto row = [&](const char* name, double a, double b) {
     out << fmt::format("  {:<42} {:>9.2f} {:>9.2f}\n", name, a, b);
   };
-  row("a key, 1 sequence, from the near cache", key_ns(before, 3, before.key_repeat),
-      key_ns(after, 3, after.key_repeat));
-  row("a key, 1 sequence, from far", key_ns(before, 3, before.key_first), key_ns(after, 3, after.key_first));
-  row("a key, 16 sequences at once, from far", key_ns(before, 48, before.key_first),
-      key_ns(after, 48, after.key_first));
+  row("a key, 1 sequence, from the near cache", attention::key_cost(before, 3, before.key_repeat),
+      attention::key_cost(after, 3, after.key_repeat));
+  row("a key, 1 sequence, from far", attention::key_cost(before, 3, before.key_first),
+      attention::key_cost(after, 3, after.key_first));
+  row("a key, 16 sequences at once, from far", attention::key_cost(before, 48, before.key_first),
+      attention::key_cost(after, 48, after.key_first));
   row("an item", before.item, after.item);
   row("a merged state of a row", before.partial, after.partial);
 }

@@ -89,6 +89,13 @@ struct CostModel {
   double partial = 60;  // one row's state written and merged
 };
 
+// What a key costs an item of `rows` rows: reading it takes `read`, beside its arithmetic.
+inline double key_cost(const CostModel& cost, uint32_t rows, double read) {
+  const uint32_t tiles = (rows + cost.rows_tile - 1) / cost.rows_tile;
+  const double arithmetic = tiles * cost.key_tile + rows * cost.key_row;
+  return read + arithmetic - cost.overlap * (read < arithmetic ? read : arithmetic);
+}
+
 struct DeviceShape {
   uint32_t workers = 1;           // cores or SMs
   uint32_t kv_heads = 1;          // items run once per KV head

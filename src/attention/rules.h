@@ -50,9 +50,8 @@ struct Rules {
     rules.far_keys = cost.far_keys;
     rules.quantum = settings.invariant ? rules.settings.cut : limits.page_size;
     for (uint32_t tokens = 0; tokens <= rules.device.tokens_item_max; ++tokens) {
-      const double rows = static_cast<double>(tokens) * device.group;
-      const double arithmetic = ceil_div(tokens * device.group, cost.rows_tile) * cost.key_tile + rows * cost.key_row;
-      const auto key = [&](double read) { return read + arithmetic - cost.overlap * std::min(read, arithmetic); };
+      const uint32_t rows = tokens * device.group;
+      const auto key = [&](double read) { return key_cost(cost, rows, read); };
       rules.rates_by_tokens.push_back({cost.item + rows * cost.row, key(cost.key_first), key(cost.key_repeat),
                                        key(cost.key_far), rows * cost.partial});
     }

@@ -10,23 +10,6 @@ namespace {
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 constexpr uint32_t kTokensTask = 4;  // tokens of a merge or rope_append task
 
-const AttentionKernels& kernels_of(Target target) {
-  switch (target) {
-    case Target::kScalar:
-      return kAttentionScalar;
-    case Target::kAvx2:
-      return kAttentionAvx2;
-    case Target::kAvx512:
-      return kAttentionAvx512;
-    case Target::kAvx512Bf16:
-      return kAttentionAvx512Bf16;
-    case Target::kAvx512Amx:
-      return kAttentionAvx512Amx;
-  }
-  check(false, "a target without attention kernels");
-  return kAttentionScalar;
-}
-
 KvElement element_of(DType dtype) {
   if (dtype == DType::kF32) return KvElement::kF32;
   return dtype == DType::kF16 ? KvElement::kF16 : KvElement::kBF16;
@@ -56,9 +39,26 @@ void for_tokens(ThreadPool& pool, uint32_t tokens, F&& f) {
 
 }  // namespace
 
+const AttentionKernels& attention_kernels(Target target) {
+  switch (target) {
+    case Target::kScalar:
+      return kAttentionScalar;
+    case Target::kAvx2:
+      return kAttentionAvx2;
+    case Target::kAvx512:
+      return kAttentionAvx512;
+    case Target::kAvx512Bf16:
+      return kAttentionAvx512Bf16;
+    case Target::kAvx512Amx:
+      return kAttentionAvx512Amx;
+  }
+  check(false, "a target without attention kernels");
+  return kAttentionScalar;
+}
+
 Attention::Attention(Target target, ThreadPool& pool)
     : target_(target),
-      kernels_(kernels_of(target)),
+      kernels_(attention_kernels(target)),
       pool_(pool),
       costs_(built_in_costs(target)),
       workers_(pool.size()) {}

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "backend/cpu/attention_kernels.h"
+
 namespace headwater::backend::cpu {
 namespace {
 
@@ -111,8 +113,8 @@ const ElementCosts& AttentionCosts::of(DType dtype) const {
 }
 
 uint32_t rows_tile(Target target, DType dtype) {
-  if (target == Target::kAvx512Amx && dtype == DType::kBF16) return 16;
-  return target >= Target::kAvx512 ? 6 : 4;
+  const AttentionKernels& kernels = attention_kernels(target);
+  return dtype == DType::kBF16 ? kernels.rows_bf16 : kernels.rows_other;
 }
 
 ops::Costs to_named(const AttentionCosts& costs) {

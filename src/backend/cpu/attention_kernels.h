@@ -99,6 +99,8 @@ struct RopeAppendCall {
 };
 
 struct AttentionKernels {
+  uint32_t rows_bf16;   // rows of one pass over bf16 keys
+  uint32_t rows_other;  // over f16 and f32 keys
   void (*attend)(const AttendCall& call, const AttendItem& item, uint32_t kv_head, AttendScratch& scratch);
   void (*merge)(const AttendCall& call, uint32_t token);  // token: plan position
   void (*rope_append)(const RopeAppendCall& call, uint32_t token);
@@ -109,5 +111,8 @@ extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
 extern const AttentionKernels kAttentionAvx512Bf16;
 extern const AttentionKernels kAttentionAvx512Amx;
+
+enum class Target : uint8_t;
+const AttentionKernels& attention_kernels(Target target);
 
 }  // namespace headwater::backend::cpu

@@ -4,6 +4,8 @@
 
 namespace headwater::backend::cpu {
 
-const AttentionKernels kAttentionScalar = {scalar::attend_item<>, scalar::merge_token, scalar::rope_append_token};
+const AttentionKernels kAttentionScalar = {scalar::VectorDots<scalar::Bf16Elements>::kRows,
+                                           scalar::VectorDots<scalar::F32Elements>::kRows, scalar::attend_item<>,
+                                           scalar::merge_token, scalar::rope_append_token};
 
 }  // namespace headwater::backend::cpu

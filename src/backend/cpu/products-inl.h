@@ -165,6 +165,10 @@ static void plain_tile(const ProductTask& task, const uint8_t* group, Place plac
   for (uint32_t r = 0; r < kRows; ++r) even[r] = odd[r] = zero();
   uint32_t k = 0;
   for (; k + 2 <= task.columns; k += 2, weight += 2 * kGroupFeatures) {
+    if (place.row == 0) {
+      const auto* ahead = reinterpret_cast<const uint8_t*>(weight) + kPrefetchBytes;
+      for (uint32_t i = 0; i < 2 * kGroupFeatures * sizeof(*weight); i += 64) __builtin_prefetch(ahead + i);
+    }
     const F32 first = Format::load(weight);
     const F32 second = Format::load(weight + kGroupFeatures);
     HEADWATER_UNROLL
