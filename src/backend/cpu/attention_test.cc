@@ -9,14 +9,6 @@
 namespace headwater::backend::cpu {
 namespace {
 
-std::vector<Target> available_targets() {
-  std::vector<Target> targets;
-  for (const Target target : all_targets()) {
-    if (is_available(target)) targets.push_back(target);
-  }
-  return targets;
-}
-
 class OnEveryTarget : public testing::TestWithParam<Target> {};
 INSTANTIATE_TEST_SUITE_P(Cpu, OnEveryTarget, testing::ValuesIn(available_targets()),
                          [](const auto& param) { return to_string(param.param); });

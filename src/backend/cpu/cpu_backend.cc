@@ -18,14 +18,6 @@
 namespace headwater::backend::cpu {
 namespace {
 
-std::vector<std::string> available_names() {
-  std::vector<std::string> names;
-  for (const Target target : all_targets()) {
-    if (is_available(target)) names.push_back(to_string(target));
-  }
-  return names;
-}
-
 class CpuBackend final : public ops::Backend {
  public:
   CpuBackend(Target target, std::unique_ptr<ThreadPool> pool)

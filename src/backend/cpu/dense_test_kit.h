@@ -12,14 +12,6 @@ namespace headwater::backend::cpu {
 
 inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0};
 
-inline std::vector<Target> available_targets() {
-  std::vector<Target> targets;
-  for (const Target target : all_targets()) {
-    if (is_available(target)) targets.push_back(target);
-  }
-  return targets;
-}
-
 inline std::vector<float> random_values(uint64_t count, uint64_t seed) {
   Random random(seed);
   std::vector<float> values(count);

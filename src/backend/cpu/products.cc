@@ -5,7 +5,8 @@
 namespace headwater::backend::cpu {
 namespace {
 
-constexpr uint32_t kTasksPerThread = 8;  // the last task to finish then costs little
+constexpr uint32_t kTasksPerThread = 8;       // the last task to finish then costs little
+constexpr uint64_t kQuantizeAlone = 1 << 14;  // values that another core's cache gets and gives back no sooner
 
 const PackedWeight& packed(const ops::Product& product) {
   return static_cast<const PackedWeight&>(*product.weight);
@@ -95,7 +96,12 @@ void Products::quantize(const ops::Matrix& x) {
       kernels_.quantize(x.row(row), x.columns, row % kPanelRows, panels + panel * blocks);
     }
   };
-  pool_.run((x.rows + kPanelRows - 1) / kPanelRows, quantize_panel);
+  const uint32_t panel_count = (x.rows + kPanelRows - 1) / kPanelRows;
+  if (uint64_t{x.rows} * x.columns <= kQuantizeAlone) {
+    for (uint32_t panel = 0; panel < panel_count; ++panel) quantize_panel(panel, 0);
+  } else {
+    pool_.run(panel_count, quantize_panel);
+  }
 }
 
 void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end,

@@ -57,9 +57,12 @@ static inline float merge_values(float* into, float into_lse2, const float* from
 }
 
 static inline void merge_state(float* into, float& into_lse2, const float* from, float from_lse2, uint32_t width) {
-  const Shares shares = shares_of(set1(into_lse2), set1(from_lse2));
-  into_lse2 = merge_values(into, into_lse2, from, from_lse2,
-                           {first_lane(shares.into), first_lane(shares.from), first_lane(shares.lse2)}, width);
+  RowShares row{};
+  if (!is_empty(into_lse2) && !is_empty(from_lse2)) {
+    const Shares shares = shares_of(set1(into_lse2), set1(from_lse2));
+    row = {first_lane(shares.into), first_lane(shares.from), first_lane(shares.lse2)};
+  }
+  into_lse2 = merge_values(into, into_lse2, from, from_lse2, row, width);
 }
 
 // Keys [begin, end) of a cut, counted from its first page, that a query at `position` sees. Empty: begin == end.

@@ -5,8 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <vector>
+#include <iterator>
 
 namespace headwater::backend::cpu {
 namespace {
@@ -14,14 +15,6 @@ namespace {
 constexpr std::array kTargets = {Target::kScalar, Target::kAvx2, Target::kAvx512, Target::kAvx512Bf16,
                                  Target::kAvx512Amx};
 constexpr std::array kNames = {"scalar", "avx2", "avx512", "avx512_bf16", "avx512_amx"};
-
-std::string available_names() {
-  std::vector<const char*> names;
-  for (const Target target : kTargets) {
-    if (is_available(target)) names.push_back(to_string(target));
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
 
 // CPUID leaf 7: AMX-BF16, AMX-TILE and AMX-INT8 (GCC 12 and Clang 14 cannot ask by name).
 bool has_amx() {
@@ -68,20 +61,30 @@ bool is_available(Target target) {
   return false;
 }
 
+std::vector<Target> available_targets() {
+  std::vector<Target> targets;
+  std::ranges::copy_if(kTargets, std::back_inserter(targets), is_available);
+  return targets;
+}
+
+std::vector<std::string> available_names() {
+  std::vector<std::string> names;
+  for (const Target target : available_targets()) names.emplace_back(to_string(target));
+  return names;
+}
+
 Result<Target> choose_target(std::string_view name) {
   if (name.empty()) {
-    Target best = Target::kScalar;
-    for (const Target target : kTargets) {
-      if (is_available(target)) best = target;
-    }
-    return best;
+    return available_targets().back();
   }
   for (const Target target : kTargets) {
     if (name != to_string(target)) continue;
     if (is_available(target)) return target;
-    return error(ErrorCode::kUnsupported, "this processor has no {}; it has {}", name, available_names());
+    return error(ErrorCode::kUnsupported, "this processor has no {}; it has {}", name,
+                 fmt::join(available_names(), ", "));
   }
-  return error(ErrorCode::kInvalidArgument, "unknown CPU target '{}'; this processor has {}", name, available_names());
+  return error(ErrorCode::kInvalidArgument, "unknown CPU target '{}'; this processor has {}", name,
+               fmt::join(available_names(), ", "));
 }
 
 }  // namespace headwater::backend::cpu

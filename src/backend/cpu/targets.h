@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/core.h"
 
@@ -27,6 +28,8 @@ enum class Target : uint8_t {
 const char* to_string(Target target);
 std::span<const Target> all_targets();  // the simplest first
 bool is_available(Target target);       // the processor and the system's register saving have it
+std::vector<Target> available_targets();
+std::vector<std::string> available_names();
 
 // The target of that name; "": the best available one. kInvalidArgument for a name that is unknown, kUnsupported for a
 // target that this processor lacks; both list what it has.
