@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>  // this program links no other unit that compiles Boost.JSON
+#include <boost/json.hpp>
 #include <sstream>
 
 namespace headwater::bench {

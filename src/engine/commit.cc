@@ -40,6 +40,7 @@ void CoreEngine::append_token(Sequence& sequence, const ops::Sampled& sampled) {
                     .choice = sequence.choice,
                     .token = sampled.token,
                     .cached_tokens = is_first ? sequence.request->cached_tokens : 0,
+                    .made_ns = now_ns,
                     .logprob = sampling.want_logprobs ? sampled.logprob : 0,
                     .top_count = std::min(sampled.top_count, sampling.top_logprobs)};
   std::copy_n(sampled.top, emission.top_count, emission.top);

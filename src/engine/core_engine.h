@@ -37,6 +37,7 @@ class CoreEngine final : public Engine {
   void finish_choice(RequestId request, uint32_t choice) override;
   size_t poll(RequestId request, std::span<Emission> out) override;
   size_t poll_any(std::span<Emission> out) override;
+  void ready(std::vector<RequestId>& out) const override { outbox_.ready(out); }
   void stop() override { inbox_.stop(); }
 
   Result<bool> step() override;

@@ -67,6 +67,7 @@ class Engine {
   // Moves up to out.size() emissions of one request (or of any request, oldest first) to `out`; returns how many.
   virtual size_t poll(RequestId request, std::span<Emission> out) = 0;
   virtual size_t poll_any(std::span<Emission> out) = 0;
+  virtual void ready(std::vector<RequestId>& out) const = 0;  // the requests that have something to poll, in no order
 
   // The engine thread. One step; false when there is nothing to do. An error is the device's: the requests that had a
   // row in the step have ended with kFailed, the others are unharmed and step() may be called again.
@@ -77,7 +78,7 @@ class Engine {
 
   virtual const EngineConfig& config() const = 0;              // with the defaults filled in
   virtual const EngineMetrics& metrics() const = 0;            // any thread
-  virtual const kv::PagedCache& cache() const = 0;             // engine thread
+  virtual const kv::PagedCache& cache() const = 0;             // engine thread; its config(): any thread
   virtual const attention::Outcome& last_outcome() const = 0;  // engine thread; of the last step
   virtual Status audit() const = 0;                            // engine thread; pages, sequences and counters agree
 };

@@ -39,7 +39,8 @@ void CoreEngine::finish_without_token(Sequence& sequence, FinishReason reason) {
   finish(sequence, reason,
          {.request = sequence.request->ticket->id,
           .choice = sequence.choice,
-          .cached_tokens = sequence.generated().empty() ? sequence.request->cached_tokens : 0});
+          .cached_tokens = sequence.generated().empty() ? sequence.request->cached_tokens : 0,
+          .made_ns = clock_.now_ns()});
 }
 
 // Ends a choice in whatever phase it is and gives its pages back. `emission` is its last one.

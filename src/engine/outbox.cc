@@ -30,6 +30,7 @@ void EmissionRing::push(const Emission& emission, uint64_t serial) {
                      .choice = emission.choice,
                      .token = emission.token,
                      .cached_tokens = emission.cached_tokens,
+                     .made_ns = emission.made_ns,
                      .logprob = emission.logprob,
                      .top_count = static_cast<uint8_t>(emission.top_count),
                      .finish = emission.finish};
@@ -44,6 +45,7 @@ Emission EmissionRing::pop() {
                     .token = record.token,
                     .finish = record.finish,
                     .cached_tokens = record.cached_tokens,
+                    .made_ns = record.made_ns,
                     .logprob = record.logprob,
                     .top_count = record.top_count};
   std::copy_n(tops_.data() + size_t{begin_} * top_, record.top_count, emission.top);
@@ -101,6 +103,12 @@ size_t Outbox::poll_any(std::span<Emission> out) {
     pop_into(**std::ranges::min_element(ready_, {}, serial), out[count]);
   }
   return count;
+}
+
+void Outbox::ready(std::vector<RequestId>& out) const {
+  out.clear();
+  std::lock_guard lock(mutex_);
+  for (const Ticket* ticket : ready_) out.push_back(ticket->id);
 }
 
 void Outbox::reserve(Ticket& ticket, uint32_t emissions) {

@@ -23,7 +23,8 @@ class Outbox {
   Status open(std::shared_ptr<Ticket> ticket);            // kExhausted: requests_max are known already
   std::shared_ptr<Ticket> find(RequestId request) const;  // null: unknown, or ended and polled
   size_t poll(RequestId request, std::span<Emission> out);
-  size_t poll_any(std::span<Emission> out);  // oldest emission first
+  size_t poll_any(std::span<Emission> out);       // oldest emission first
+  void ready(std::vector<RequestId>& out) const;  // those that have something to poll
 
   // The engine thread.
   void reserve(Ticket& ticket, uint32_t emissions);  // room for this many; allocates

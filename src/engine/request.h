@@ -49,6 +49,7 @@ struct Emission {
   TokenId token = -1;                         // -1: none (a choice that ended without one: cancelled, failed)
   FinishReason finish = FinishReason::kNone;  // of this choice, with its last token
   uint32_t cached_tokens = 0;                 // prompt tokens taken from the prefix cache (first emission of a choice)
+  int64_t made_ns = 0;                        // when the token was sampled, on the engine's clock
   float logprob = 0;                          // when asked for
   uint32_t top_count = 0;
   ops::TokenLogprob top[ops::kLogprobsMax];

@@ -31,6 +31,7 @@ class EmissionRing {
     uint32_t choice;
     TokenId token;
     uint32_t cached_tokens;
+    int64_t made_ns;
     float logprob;
     uint8_t top_count;
     FinishReason finish;

@@ -2,4 +2,5 @@
 #pragma once
 
 #include "text/chat_template.h"
+#include "text/stop_strings.h"
 #include "text/tokenizer.h"

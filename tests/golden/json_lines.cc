@@ -1,6 +1,5 @@
 #include "golden/json_lines.h"
 
-#include <boost/json/src.hpp>
 #include <fstream>
 #include <stdexcept>
 

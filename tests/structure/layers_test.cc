@@ -28,12 +28,12 @@ std::map<std::string, std::set<std::string>> read_layers(std::istream& in) {
   return layers;
 }
 
-// "kv/paged_cache.h" -> "kv"; "backend/cpu/x.h" -> "backend/cpu".
+// "kv/paged_cache.h" -> "kv"; "backend/cpu/x.h" -> "backend/cpu"; "server/x.h" -> "server".
 std::string room_of(const std::string& path) {
   const size_t slash = path.find('/');
   if (slash == std::string::npos) return "";
   const std::string first = path.substr(0, slash);
-  if (first != "backend") return first;
+  if (first != "backend" && first != "server") return first;
   const size_t second = path.find('/', slash + 1);
   return second == std::string::npos ? first : path.substr(0, second);
 }

@@ -1,0 +1,1 @@
+#include "server/metrics_page.h"

@@ -1,0 +1,1 @@
+#include "server/openai/choice.h"
