@@ -29,6 +29,8 @@ struct Message {
 
 struct RenderOptions {
   bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  std::vector<std::pair<std::string, bool>> variables;
 };
 
 struct TemplateLimits {
