@@ -125,6 +125,37 @@ TEST_F(ChoiceTest, GivesLogprobsOfEveryTokenWithItsPlaceInTheText) {
   EXPECT_EQ(choice.cached_tokens(), 7u);
 }
 
+// Bytes that are no text, words, control tokens, in any order: what is given out piece by piece is the whole answer's text.
+TEST_F(ChoiceTest, PiecesOfRandomTokensJoinToTheWholeText) {
+  const std::vector<std::string> stops = {"hello!", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", "aab"};
+  Random random(11);
+  int stopped = 0;
+  for (int round = 0; round < 5'000; ++round) {
+    std::vector<TokenId> ids(1 + random.below(12));
+    for (TokenId& id : ids) {
+      id = static_cast<TokenId>(random.below(2) == 0 ? random.below(tokenizer_.vocabulary_size())
+                                                     : "abh!"[random.below(4)]);
+    }
+    Choice choice(tokenizer_, {.stops = stops});
+    std::string joined;
+    size_t taken = 0;
+    while (taken < ids.size() && !choice.finished()) {
+      const auto reason = taken + 1 == ids.size() ? FinishReason::kLength : FinishReason::kNone;
+      Delta delta;
+      choice.take(token(ids[taken++], reason), delta);
+      ASSERT_TRUE(text::is_valid_utf8(delta.content));
+      joined += delta.content;
+      stopped += delta.finish == FinishReason::kStop;
+    }
+    const std::string whole = tokenizer_.decode(std::span(ids).first(taken), true);
+    size_t end = whole.size();
+    for (const std::string& stop : stops) end = std::min(end, whole.find(stop));
+    ASSERT_EQ(joined, whole.substr(0, end)) << "round " << round;
+    ASSERT_EQ(choice.tokens(), taken);
+  }
+  EXPECT_GT(stopped, 50);
+}
+
 TEST_F(ChoiceTest, TellsAnEndWithoutAToken) {
   Choice choice(tokenizer_, {});
   Delta delta;

@@ -16,7 +16,7 @@ class Scratch {
   json::storage_ptr memory() { return &resource_; }
 
  private:
-  unsigned char buffer_[4096];
+  unsigned char buffer_[16384];
   json::monotonic_resource resource_{buffer_};
 };
 

@@ -16,8 +16,10 @@ double finite(float logprob) {
 void add_token(json::object& to, const text::Tokenizer& tokenizer, TokenId token, float logprob) {
   to.emplace("token", token_text(tokenizer, token));
   to.emplace("logprob", finite(logprob));
+  const std::string_view text = tokenizer.bytes_of(token);
   json::array bytes(to.storage());
-  for (const char byte : tokenizer.bytes_of(token)) bytes.emplace_back(static_cast<uint8_t>(byte));
+  bytes.reserve(text.size());
+  for (const char byte : text) bytes.emplace_back(static_cast<uint8_t>(byte));
   to.emplace("bytes", std::move(bytes));
 }
 
@@ -35,6 +37,7 @@ void encode_chat_logprobs(std::span<const TokenLogprob> tokens, const text::Toke
     json::object entry(4, out.storage());
     add_token(entry, tokenizer, token.token, token.logprob);
     json::array top(out.storage());
+    top.reserve(token.top.size());
     for (const ops::TokenLogprob& other : token.top) {
       json::object candidate(3, out.storage());
       add_token(candidate, tokenizer, other.token, other.logprob);
