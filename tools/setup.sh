@@ -2,7 +2,7 @@
 # Installs what the build and the tests need (Debian 12; Ubuntu 24.04 untried) and fetches the default model.
 # Needs root; asks for sudo once when not root. Does nothing that is already done.
 #   tools/setup.sh          compiler, libraries, Python for the model's download
-#   tools/setup.sh --test   also clang with its sanitizer and fuzzer runtimes, valgrind
+#   tools/setup.sh --test   also clang with its sanitizer and fuzzer runtimes, valgrind, openssl, Python's venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ case "${ID:-}-${VERSION_ID:-}" in
   debian-12) packages+=(libboost1.81-dev); clang=(clang-14 libclang-rt-14-dev) ;;
   *)         packages+=(libboost-dev); clang=(clang libclang-rt-18-dev) ;;
 esac
-[ "${1:-}" = --test ] && packages+=("${clang[@]}" valgrind)
+[ "${1:-}" = --test ] && packages+=("${clang[@]}" valgrind python3-venv openssl)
 
 missing=()
 for package in "${packages[@]}"; do
