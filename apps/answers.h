@@ -14,7 +14,6 @@ struct PromptRequest {
   std::string id;
   engine::Request request;
   std::vector<std::string> stops;
-  bool ignore_eos = false;  // the model's own end tokens do not end the answer
 };
 
 using TokenLogprobs = server::openai::TokenLogprob;

@@ -24,6 +24,7 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
   if (options.prompts_file.empty()) {
     PromptRequest prompt{"0", {}, {}};
     prompt.request.sampling = options.sampling;
+    prompt.request.sampling.stop_ids = runtime.tokenizer->end_of_generation();
     prompt.request.n = options.n;
     HEADWATER_ASSIGN_OR_RETURN(prompt.request.prompt,
                                encode_prompt(runtime, options.prompt, options.system, options.raw));
@@ -35,12 +36,13 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
     file.open(options.prompts_file);
     if (!file) return error(ErrorCode::kNotFound, "--prompts-file {}: cannot be read", options.prompts_file);
   }
+  const server::openai::ServedModel served = served_model(runtime, options.engine.max_model_len);
   std::istream& in = options.prompts_file == "-" ? std::cin : file;
   size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    HEADWATER_ASSIGN_OR_RETURN(PromptRequest prompt, parse_prompt_line(line, number, options.sampling, runtime));
+    HEADWATER_ASSIGN_OR_RETURN(PromptRequest prompt, parse_prompt_line(line, number, options.sampling, served));
     prompts.push_back(std::move(prompt));
   }
   if (prompts.empty()) return error(ErrorCode::kInvalidArgument, "{} holds no prompt", options.prompts_file);
@@ -55,11 +57,7 @@ Status generate(const GenerateOptions& options) {
   HEADWATER_RETURN_IF_ERROR(output.open(options.json));
   HEADWATER_ASSIGN_OR_RETURN(const engine::EngineConfig config, engine_config(options.engine));
   HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options.runtime));
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<PromptRequest> prompts, read_prompts(options, runtime));
-  for (PromptRequest& prompt : prompts) {
-    if (prompt.ignore_eos) continue;
-    for (TokenId id : runtime.tokenizer->end_of_generation()) prompt.request.sampling.stop_ids.push_back(id);
-  }
+  HEADWATER_ASSIGN_OR_RETURN(const std::vector<PromptRequest> prompts, read_prompts(options, runtime));
   HEADWATER_ASSIGN_OR_RETURN(EngineHandle handle, create_engine(runtime, config));
   print_settings(runtime, *handle.engine);
 

@@ -1,22 +1,24 @@
-// The JSON of a prompt line and of an answer line, with the names and limits of the HTTP API:
-//   in   {"id", "prompt": "text" | [ids], or "messages": [{"role", "content"}], "max_tokens", "temperature", "top_k",
-//   "top_p",
-//         "min_p", "seed", "n", "stop", "stop_token_ids", "ignore_eos", "min_tokens", "logit_bias", "presence_penalty",
-//         "frequency_penalty", "repetition_penalty", "logprobs", "top_logprobs", "cache_salt", "priority"}
+// The JSON of a prompt line and of an answer line:
+//   in   the body of /v1/completions (with "prompt") or /v1/chat/completions (with "messages"), and "id"
 //   out  {"id", "choice", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason", "logprobs"}
-// A wrong type or value is an error naming the field, the value and the limit. Unknown fields are ignored.
+// Fields are checked as the HTTP API checks them (server/openai/decode.h); "stream" has no effect.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "apps/answers.h"
+#include "server/openai/decode.h"
 
 namespace headwater::apps {
 
+// What a line may ask of a model. context_max: tokens of prompt and answer; 0: the model's.
+server::openai::ServedModel served_model(const Runtime& runtime, uint32_t context_max);
+
 // `defaults`: sampling of fields that the line does not name. `line_number`: gives an id to a line without one.
 Result<PromptRequest> parse_prompt_line(std::string_view line, size_t line_number,
-                                        const engine::SamplingParams& defaults, const Runtime& runtime);
+                                        const engine::SamplingParams& defaults,
+                                        const server::openai::ServedModel& served);
 std::string answer_line(const Answer& answer);  // without the newline
 
 // A plain prompt, or a user message through the chat template when the model has one.

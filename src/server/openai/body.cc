@@ -13,24 +13,34 @@ constexpr size_t kUnknownFieldsMax = 32;  // reported
 
 bool fits_kind(const Field& field, const json::value& value) {
   switch (field.kind) {
-    case FieldKind::kBoolean: return value.is_bool();
-    case FieldKind::kInteger: return integer_within(value, field.min, field.max).has_value();
-    case FieldKind::kNumber: return number_within(value, field.min, field.max, field.above_min).has_value();
-    case FieldKind::kLogprobs: return value.is_bool() || integer_within(value, field.min, field.max).has_value();
-    case FieldKind::kObject: return value.is_object();
-    case FieldKind::kText: return value.is_string();
+    case FieldKind::kBoolean:
+      return value.is_bool();
+    case FieldKind::kInteger:
+      return integer_within(value, field.min, field.max).has_value();
+    case FieldKind::kNumber:
+      return number_within(value, field.min, field.max, field.above_min).has_value();
+    case FieldKind::kLogprobs:
+      return value.is_bool() || integer_within(value, field.min, field.max).has_value();
+    case FieldKind::kObject:
+      return value.is_object();
+    case FieldKind::kText:
+      return value.is_string();
     case FieldKind::kString: {
       const json::string* text = value.if_string();
       return text != nullptr && (std::isinf(field.min) || static_cast<double>(text->size()) >= field.min) &&
              (std::isinf(field.max) || static_cast<double>(text->size()) <= field.max);
     }
-    default: return true;
+    default:
+      return true;
   }
 }
 
 bool asks_for_nothing(const Field& field, const json::value& value) {
   const json::value neutral = json::parse(field.neutral);
-  return std::ranges::find(neutral.as_array(), value) != neutral.as_array().end();
+  return std::ranges::any_of(neutral.as_array(), [&](const json::value& entry) {
+    const bool numbers = entry.is_number() && value.is_number();
+    return numbers ? entry.to_number<double>() == value.to_number<double>() : entry == value;
+  });
 }
 
 }  // namespace

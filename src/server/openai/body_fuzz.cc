@@ -1,5 +1,6 @@
-// Any bytes as the body of each kind of request: they are refused with an error that can be sent, or what comes out keeps
-// the promises of decode.h.
+// Any bytes as the body of each kind of request: they are refused with an error that can be sent, or what comes out
+// keeps the promises of decode.h.
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdlib>
 

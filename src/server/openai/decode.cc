@@ -80,9 +80,9 @@ Failure read_logprobs(const Body& body, engine::SamplingParams& sampling) {
   }
   sampling.want_logprobs = logprobs == nullptr ? sampling.want_logprobs : logprobs->as_bool();
   if (sampling.top_logprobs == 0 || sampling.want_logprobs) return std::nullopt;
-  return ApiError{.message = fmt::format("\"top_logprobs\" is {}, but \"logprobs\" is not true; set it",
-                                         sampling.top_logprobs),
-                  .param = "top_logprobs"};
+  return ApiError{
+      .message = fmt::format("\"top_logprobs\" is {}, but \"logprobs\" is not true; set it", sampling.top_logprobs),
+      .param = "top_logprobs"};
 }
 
 Failure read_stream(const Body& body, Generation& out) {
@@ -184,8 +184,9 @@ Failure read_generation(const Body& body, const ServedModel& served, Generation&
   } else {
     out.echo = body.boolean("echo", false);
     if (out.echo && out.sampling.want_logprobs) {
-      return ApiError{.message = "\"echo\" with \"logprobs\" is not supported: the prompt has no log probabilities here; "
-                                 "leave one of them out",
+      return ApiError{.message =
+                          "\"echo\" with \"logprobs\" is not supported: the prompt has no log probabilities here; "
+                          "leave one of them out",
                       .param = "echo",
                       .code = "unsupported_parameter"};
     }

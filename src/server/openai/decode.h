@@ -1,13 +1,13 @@
 // Bodies of requests into typed values: every check of a request's fields is made here.
 //
-// A wrong type or value is an error naming the field, the value (cut to 80 bytes) and what is allowed. null and absent are the same.
-// A field that no version of the API knows is ignored and reported (`unknown_fields`). A known field that we do not
-// support is an error unless its value asks for nothing (tools [], tool_choice "none", response_format {"type": "text"},
-// logit_bias {}, best_of = n). The table of fields in fields.h drives this and the OpenAPI description (openapi.h).
+// A wrong type or value is an error naming the field, the value (cut to 80 bytes) and what is allowed. null and absent
+// are the same. A field that no version of the API knows is ignored and reported (`unknown_fields`). A known field
+// that we do not support is an error unless its value asks for nothing (tools [], tool_choice "none", response_format
+// {"type": "text"}, logit_bias {}, best_of = n). The table in fields.h drives this and the description (openapi.h).
 //
-// JSON: Boost.JSON, depth at most kJsonDepthMax, no duplicate keys, valid UTF-8 only. Pure functions over immutable
-// arguments; any thread. They may take long (tokenising megabytes), so they do not run on the network thread. A text that
-// cannot fit the context whatever its tokens are (bytes / longest token) is refused before it is tokenised.
+// JSON: Boost.JSON, bounded by the limits below, no duplicate keys, valid UTF-8 only. Pure functions over immutable
+// arguments; any thread. They may take long (tokenising megabytes), so they do not run on the network thread. A text
+// that cannot fit the context whatever its tokens are (bytes / longest token) is refused before it is tokenised.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,8 @@ namespace headwater::server::openai {
 
 inline constexpr uint32_t kJsonDepthMax = 64;
 inline constexpr uint32_t kJsonValuesMax = 1u << 20;  // of one body: bounds the memory of its values
-inline constexpr uint32_t kChoicesMax = 128;  // prompts x n of one request
+inline constexpr uint32_t kJsonKeysMax = 1024;        // of one object: bounds the time that colliding keys can cost
+inline constexpr uint32_t kChoicesMax = 128;          // prompts x n of one request
 inline constexpr uint32_t kStopsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 4096;  // of one stop string
 
@@ -47,9 +48,9 @@ struct Generation {
   std::string model;                          // the served name asked for (canonical if none was)
   std::vector<std::vector<TokenId>> prompts;  // each at least one token; chat: exactly one
   std::vector<std::string> prompt_texts;      // only with echo: what is put in front
-  engine::SamplingParams sampling;            // tokens_max filled in (what fits, with the longest prompt); stop_ids include the
-                                              // model's end tokens unless ignore_eos; 0 only for max_tokens 0
-  bool seeded = false;                        // otherwise the caller draws sampling.seed
+  engine::SamplingParams sampling;  // tokens_max filled in (what fits, with the longest prompt); stop_ids include the
+                                    // model's end tokens unless ignore_eos; 0 only for max_tokens 0
+  bool seeded = false;              // otherwise the caller draws sampling.seed
   uint32_t n = 1;
   std::vector<std::string> stops;
   std::string cache_salt;
@@ -66,8 +67,7 @@ inline const engine::SamplingParams kSamplingDefaults{.tokens_max = 0};
 
 // On an error `out` is unspecified. With max_tokens 0 the caller answers without the engine.
 std::optional<ApiError> decode_generation(Endpoint endpoint, std::string_view body, const ServedModel& served,
-                                          Generation& out,
-                                          const engine::SamplingParams& defaults = kSamplingDefaults);
+                                          Generation& out, const engine::SamplingParams& defaults = kSamplingDefaults);
 
 // The prompt alone, for the render routes and /tokenize.
 struct Tokenize {

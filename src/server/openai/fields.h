@@ -15,11 +15,11 @@ inline constexpr Endpoints kInGeneration = kInCompletions | kInChat;
 
 enum class FieldKind : uint8_t {
   kBoolean,
-  kInteger,  // within [min, max]; 5.0 is an integer too
-  kNumber,   // within [min, max], or (min, max] when above_min
-  kString,   // of min to max bytes
-  kObject,   // whatever it holds
-  kAny,      // only of fields whose neutral values are all that is accepted
+  kInteger,            // within [min, max]; 5.0 is an integer too
+  kNumber,             // within [min, max], or (min, max] when above_min
+  kString,             // of min to max bytes
+  kObject,             // whatever it holds
+  kAny,                // only of fields whose neutral values are all that is accepted
   kLogprobs,           // a boolean or an integer within [min, max]
   kStops,              // a string or a list of at most max strings
   kTokenIds,           // at most max ids of the vocabulary

@@ -1,8 +1,8 @@
 #include "server/openai/json_text.h"
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <set>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "server/openai/decode.h"
@@ -24,7 +24,7 @@ std::string_view front_of(std::string_view text) {
 // Builds the value from the parser's events, and refuses what the library's own handler would let through.
 class Builder {
  public:
-  static constexpr size_t max_object_size = kJsonValuesMax;
+  static constexpr size_t max_object_size = kJsonKeysMax;
   static constexpr size_t max_array_size = kJsonValuesMax;
   static constexpr size_t max_string_size = json::string::max_size();
   static constexpr size_t max_key_size = json::string::max_size();
@@ -108,9 +108,9 @@ class Builder {
   }
 
   json::value_stack stack_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects, the outermost first
-  size_t depth_ = 0;                                   // open objects
-  std::string key_;                                    // the parts of the key being read
+  std::vector<std::set<std::string>> keys_;  // of the open objects, the outermost first
+  size_t depth_ = 0;                         // open objects
+  std::string key_;                          // the parts of the key being read
   size_t values_ = 0;
   std::string refusal_;
 };
@@ -133,6 +133,8 @@ std::optional<ApiError> parse_json(std::string_view text, json::value& out) {
     error.message = parser.handler().refusal();
   } else if (failed == json::error::too_deep) {
     error.message = fmt::format("the body is nested deeper than {} levels", kJsonDepthMax);
+  } else if (failed == json::error::object_too_large) {
+    error.message = fmt::format("the body has an object of more than {} keys", kJsonKeysMax);
   } else {
     error.message = fmt::format("the body is not valid JSON in UTF-8: {} near byte {}", failed.message(), read);
   }

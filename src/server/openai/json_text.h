@@ -11,8 +11,8 @@
 namespace headwater::server::openai {
 
 // One JSON text, valid UTF-8, without duplicate keys and lone surrogates, nested at most kJsonDepthMax deep, of at most
-// kJsonValuesMax values. Everything else is status 400. A number too large for a double becomes infinite: whoever reads
-// a number checks it.
+// kJsonValuesMax values and kJsonKeysMax keys in one object. Everything else is status 400. A number too large for a
+// double becomes infinite: whoever reads a number checks it.
 std::optional<ApiError> parse_json(std::string_view text, boost::json::value& out);
 
 // At most 80 bytes of whole characters, as a text may be quoted in a message.

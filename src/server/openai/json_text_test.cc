@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cmath>
 
 #include "server/openai/decode.h"
 #include "server/openai/served_test_kit.h"
@@ -32,13 +31,36 @@ std::string refusal(std::string_view text) {
 }
 
 TEST(JsonText, WhatIsNotJsonInUtf8IsRefused) {
-  for (const std::string& text : std::vector<std::string>{
-           "", " ", "hello", "{", "{\"a\": }", "{\"a\": 1,}", "{\"a\": 1} x", "{} {}", "{'a': 1}", "// note\n{}",
-           "{\"a\": NaN}", "{\"a\": Infinity}", "{\"a\": -Infinity}", "{\"a\": 01}", "{\"a\": +1}", "{\"a\": \"\n\"}",
-           "\xEF\xBB\xBF{}", "{\"a\": \"\xFF\"}", "{\"a\": \"\xC0\xAF\"}", "{\"a\": \"\xED\xA0\x80\"}",
-           "{\"a\": \"\xF4\x90\x80\x80\"}", "{\"a\": \"\xC3\"}", "{\"\xFF\": 1}", "{\"a\": \"caf\xE9\"}",
-           std::string("{\0\"\0a\0\"\0:\0001\0}\0", 14), R"({"a": "\ud800"})", R"({"a": "\udc00"})",
-           R"({"a": "\ud800A"})", R"({"a": "\ud800\ud800"})", R"({"\ud800": 1})"}) {
+  for (const std::string& text : std::vector<std::string>{"",
+                                                          " ",
+                                                          "hello",
+                                                          "{",
+                                                          "{\"a\": }",
+                                                          "{\"a\": 1,}",
+                                                          "{\"a\": 1} x",
+                                                          "{} {}",
+                                                          "{'a': 1}",
+                                                          "// note\n{}",
+                                                          "{\"a\": NaN}",
+                                                          "{\"a\": Infinity}",
+                                                          "{\"a\": -Infinity}",
+                                                          "{\"a\": 01}",
+                                                          "{\"a\": +1}",
+                                                          "{\"a\": \"\n\"}",
+                                                          "\xEF\xBB\xBF{}",
+                                                          "{\"a\": \"\xFF\"}",
+                                                          "{\"a\": \"\xC0\xAF\"}",
+                                                          "{\"a\": \"\xED\xA0\x80\"}",
+                                                          "{\"a\": \"\xF4\x90\x80\x80\"}",
+                                                          "{\"a\": \"\xC3\"}",
+                                                          "{\"\xFF\": 1}",
+                                                          "{\"a\": \"caf\xE9\"}",
+                                                          std::string("{\0\"\0a\0\"\0:\0001\0}\0", 14),
+                                                          R"({"a": "\ud800"})",
+                                                          R"({"a": "\udc00"})",
+                                                          R"({"a": "\ud800A"})",
+                                                          R"({"a": "\ud800\ud800"})",
+                                                          R"({"\ud800": 1})"}) {
     EXPECT_THAT(refusal(text), HasSubstr("not valid JSON")) << text;
   }
   EXPECT_EQ(refusal(R"( {"a": "\ud83d\ude00 é", "b": [1, -2.5e3, true, null]} )"), "");
@@ -65,6 +87,13 @@ TEST(JsonText, TheNumberOfValuesIsBounded) {
   EXPECT_EQ(refusal(ones + "]"), "");
   EXPECT_THAT(refusal(ones + ",1]"), HasSubstr("more than 1048576"));
   EXPECT_THAT(refusal(ones + ",{}]"), HasSubstr("more than 1048576"));
+}
+
+TEST(JsonText, TheKeysOfOneObjectAreBounded) {
+  std::string keys = "{\"0\": 1";
+  for (size_t i = 1; i < kJsonKeysMax; ++i) keys += fmt::format(", \"{}\": 1", i);
+  EXPECT_EQ(refusal(keys + "}"), "");
+  EXPECT_THAT(refusal(keys + ", \"x\": 1}"), HasSubstr("more than 1024 keys"));
 }
 
 TEST(JsonText, BadBodiesAreRefusedQuickly) {

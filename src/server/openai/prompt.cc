@@ -81,8 +81,9 @@ std::optional<ApiError> read_template_options(const Body& body, text::RenderOpti
   options.continue_final_message = body.boolean("continue_final_message", false);
   options.add_generation_prompt = body.boolean("add_generation_prompt", !options.continue_final_message);
   if (options.add_generation_prompt && options.continue_final_message) {
-    return ApiError{.message = "\"add_generation_prompt\" and \"continue_final_message\" are both true; an answer "
-                               "either begins a message or continues one",
+    return ApiError{.message =
+                        "\"add_generation_prompt\" and \"continue_final_message\" are both true; an answer "
+                        "either begins a message or continues one",
                     .param = "continue_final_message"};
   }
   const json::value* variables = body.find("chat_template_kwargs");
@@ -139,8 +140,7 @@ std::optional<ApiError> read_token_ids(std::string_view field, const json::value
 std::optional<ApiError> encode_text(std::string_view field, std::string_view text, bool special,
                                     const ServedModel& served, std::vector<TokenId>& ids) {
   if (auto failed = check_text_length(field, text.size(), served)) return failed;
-  ids = special ? served.tokenizer->encode_prompt(text)
-                : served.tokenizer->encode(text, text::SpecialTokens::kAsText);
+  ids = special ? served.tokenizer->encode_prompt(text) : served.tokenizer->encode(text, text::SpecialTokens::kAsText);
   return std::nullopt;
 }
 
