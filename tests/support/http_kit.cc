@@ -5,6 +5,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,6 +36,14 @@ awaitable<void> pause(milliseconds time) {
   const auto executor = co_await asio::this_coro::executor;
   asio::steady_timer timer(executor, time);
   co_await timer.async_wait(asio::use_awaitable);
+}
+
+// OpenSSL writes for the clients without MSG_NOSIGNAL; the server must do without the signal's being blocked.
+void signal_on_broken_pipe(bool on) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  pthread_sigmask(on ? SIG_UNBLOCK : SIG_BLOCK, &signals, nullptr);
 }
 
 }  // namespace
@@ -118,7 +127,10 @@ LiveServer::LiveServer(Limits limits, TlsFiles tls) : work_(io_.get_executor()) 
   check(opened.is_ok(), opened.status().message().c_str());
   listener_ = std::move(opened).value();
   port_ = listener_->port();
-  thread_ = std::thread([this] { io_.run(); });
+  thread_ = std::thread([this] {
+    signal_on_broken_pipe(true);
+    io_.run();
+  });
 }
 
 LiveServer::~LiveServer() {
@@ -155,6 +167,7 @@ bool LiveServer::wait_until_empty(int seconds) {
 }
 
 Client::Client(uint16_t port, bool tls, int receive_buffer) {
+  signal_on_broken_pipe(false);
   socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
   check(socket_ >= 0, "no socket");
   const timeval five_seconds{5, 0};

@@ -493,6 +493,7 @@ Connection::Connection(std::shared_ptr<Site> site, bool refused) : site_(std::mo
 Connection::~Connection() {
   site_->live.erase(this);
   site_->refused -= refused_ ? 1 : 0;
+  if (site_->live.empty()) site_->sweep.cancel();
 }
 
 void start_connection(std::shared_ptr<Site> site, tcp::socket socket, bool refused) {

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@ struct Site {
   const Limits limits;
   Application& application;
   std::optional<boost::asio::ssl::context> tls;
+  boost::asio::steady_timer sweep;  // of the deadlines; woken when the last connection ends
   std::unordered_set<Connection*> live;
   size_t refused = 0;     // of those live: being told that there are too many
   bool draining = false;  // no request after the one in progress

@@ -38,7 +38,6 @@ class Door : public std::enable_shared_from_this<Door> {
       : site_(std::move(site)),
         acceptor_(std::move(acceptor)),
         pause_(site_->io),
-        sweep_timer_(site_->io),
         sweep_interval_(sweep_interval(site_->limits)) {}
 
   uint16_t port() const { return port_; }
@@ -90,8 +89,8 @@ class Door : public std::enable_shared_from_this<Door> {
 
   awaitable<void> sweep(std::shared_ptr<Door> self) {
     while (!site_->live.empty()) {
-      sweep_timer_.expires_after(sweep_interval_);
-      co_await sweep_timer_.async_wait(kTuple);
+      site_->sweep.expires_after(sweep_interval_);
+      co_await site_->sweep.async_wait(kTuple);
       const auto now = Clock::now();
       for (Connection* connection : site_->live) connection->expire(now);
     }
@@ -102,7 +101,6 @@ class Door : public std::enable_shared_from_this<Door> {
   const std::shared_ptr<Site> site_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;
-  asio::steady_timer sweep_timer_;
   const milliseconds sweep_interval_;
   uint16_t port_ = 0;
   bool sweeping_ = false;
@@ -161,7 +159,8 @@ Result<std::unique_ptr<Listener>> Listener::open(asio::io_context& io, const std
     context.emplace(std::move(loaded));
   }
   HEADWATER_ASSIGN_OR_RETURN(tcp::acceptor acceptor, listen(io, host, port));
-  std::shared_ptr<Site> site(new Site{io, limits, application, std::move(context), {}, 0, false});
+  std::shared_ptr<Site> site(
+      new Site{io, limits, application, std::move(context), asio::steady_timer(io), {}, 0, false});
   auto door = std::make_shared<Door>(std::move(site), std::move(acceptor));
   door->start();
   return std::unique_ptr<Listener>(std::make_unique<DoorListener>(std::move(door)));
