@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "apps/commands.h"
 #include "apps/json_output.h"
@@ -82,9 +81,7 @@ Result<Arms> create_arms(const ServeOptions& options, const serve::ServerArm*& s
     arms.push_back(std::move(arm));
     return arms;
   }
-  if (model.empty()) {
-    HEADWATER_ASSIGN_OR_RETURN(model, model_path(options.runtime));
-  }
+  HEADWATER_ASSIGN_OR_RETURN(model, model_path(options.runtime));
   for (const std::string& name : options.arms) {
     if (name == "engine") {
       HEADWATER_ASSIGN_OR_RETURN(auto arm, ServeEngineArm::create(options.runtime, options.engine));
@@ -125,7 +122,7 @@ Status bench_serve(ServeOptions& options) {
     *output.table << fmt::format(
         "{}{}; {}, {} shared and {} own prompt tokens in {} group{}, {} tokens an answer; {}; {} warm-up requests\n",
         options.url.empty() ? "model " : options.url + ", model ",
-        server != nullptr ? server->model() : std::filesystem::path(options.runtime.model).filename().string(),
+        server != nullptr ? server->model() : "(in this process)",
         options.endpoint, bench.workload.shared_tokens, bench.workload.prompt_tokens, bench.workload.groups,
         bench.workload.groups == 1 ? "" : "s", bench.workload.tokens_max, sizing, bench.warm_up);
   }
