@@ -2,19 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 namespace headwater::apps {
 
 Status AnswerCollector::submit(const PromptRequest& prompt) {
   auto id = engine_.submit(prompt.request);
   if (!id) return error(id.status().code(), "prompt '{}': {}", prompt.id, id.status().message());
-  submitted_.push_back({*id, answers_.size(), prompt.request.sampling.want_logprobs});
+  submitted_.push_back({*id, answers_.size()});
+  const server::openai::Choice::Settings settings{.stops = prompt.stops,
+                                                  .want_logprobs = prompt.request.sampling.want_logprobs};
   for (uint32_t choice = 0; choice < prompt.request.n; ++choice) {
     Answer& answer = answers_.emplace_back();
     answer.id = prompt.id;
     answer.choice = choice;
     answer.prompt_tokens = static_cast<uint32_t>(prompt.request.prompt.size());
-    streams_.push_back({text::Detokenizer(tokenizer_), text::StopStrings(prompt.stops)});
+    choices_.emplace_back(tokenizer_, settings);
   }
   open_ += prompt.request.n;
   return {};
@@ -34,31 +37,18 @@ void AnswerCollector::take(const engine::Emission& emission,
   if (owner == submitted_.end()) return;
   const size_t index = owner->first_answer + emission.choice;
   Answer& answer = answers_[index];
-  Stream& stream = streams_[index];
-  if (stream.ended) return;
+  server::openai::Choice& choice = choices_[index];
+  if (choice.finished()) return;
 
-  const bool stopped_by_id = emission.finish == engine::FinishReason::kStop;
-  std::string fresh, text;
-  if (emission.token >= 0) {
-    answer.token_ids.push_back(emission.token);
-    if (owner->want_logprobs) {
-      answer.logprobs.push_back({emission.logprob, {emission.top, emission.top + emission.top_count}});
-    }
-    if (!stopped_by_id) stream.detokenizer.append(emission.token, fresh);
-  }
-  answer.cached_tokens = std::max(answer.cached_tokens, emission.cached_tokens);
-  if (emission.finish != engine::FinishReason::kNone) stream.detokenizer.finish(fresh);
-  const bool matched = stream.stops.feed(fresh, text);
-  if (matched) {
-    engine_.finish_choice(emission.request, emission.choice);
-  } else if (emission.finish != engine::FinishReason::kNone) {
-    stream.stops.finish(text);
-  }
-  answer.text += text;
-  if (on_text && !text.empty()) on_text(index, text);
-  if (matched || emission.finish != engine::FinishReason::kNone) {
-    answer.finish = matched ? engine::FinishReason::kStop : emission.finish;
-    stream.ended = true;
+  if (emission.token >= 0) answer.token_ids.push_back(emission.token);
+  server::openai::Delta delta;
+  if (choice.take(emission, delta)) engine_.finish_choice(emission.request, emission.choice);
+  std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(answer.logprobs));
+  answer.cached_tokens = choice.cached_tokens();
+  answer.text += delta.content;
+  if (on_text && !delta.content.empty()) on_text(index, delta.content);
+  if (delta.finished) {
+    answer.finish = delta.finish;
     --open_;
   }
 }

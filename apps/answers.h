@@ -1,4 +1,4 @@
-// Runs requests on an engine to their end and turns tokens into text: detokenising, stop strings, finish reasons.
+// Runs requests on an engine to their end and collects their answers.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/runtime.h"
-#include "text/stop_strings.h"
+#include "server/openai/choice.h"
 
 namespace headwater::apps {
 
@@ -17,10 +17,7 @@ struct PromptRequest {
   bool ignore_eos = false;  // the model's own end tokens do not end the answer
 };
 
-struct TokenLogprobs {
-  float logprob;
-  std::vector<ops::TokenLogprob> top;
-};
+using TokenLogprobs = server::openai::TokenLogprob;
 
 struct Answer {
   std::string id;
@@ -45,15 +42,9 @@ class AnswerCollector {
   const std::vector<Answer>& answers() const { return answers_; }  // in order of submission, choices side by side
 
  private:
-  struct Stream {
-    text::Detokenizer detokenizer;
-    text::StopStrings stops;
-    bool ended = false;
-  };
   struct Submitted {
     engine::RequestId request;
     size_t first_answer;
-    bool want_logprobs;
   };
   void take(const engine::Emission& emission, const std::function<void(size_t, std::string_view)>& on_text);
 
@@ -61,7 +52,7 @@ class AnswerCollector {
   engine::Engine& engine_;
   std::vector<Submitted> submitted_;
   std::vector<Answer> answers_;
-  std::vector<Stream> streams_;
+  std::vector<server::openai::Choice> choices_;  // one an answer
   size_t open_ = 0;
 };
 

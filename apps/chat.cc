@@ -6,6 +6,7 @@
 
 #include "apps/answers.h"
 #include "apps/commands.h"
+#include "apps/config_file.h"
 
 namespace headwater::apps {
 namespace {
@@ -81,6 +82,7 @@ void add_chat(CLI::App& app, std::function<Status()>& run) {
   add_sampling_options(*command, options->sampling);
   add_runtime_options(*command, options->runtime);
   add_engine_options(*command, options->engine);
+  add_config_option(*command);
   command->callback([options, &run] { run = [options] { return chat(*options); }; });
 }
 

@@ -11,6 +11,7 @@ namespace headwater::apps {
 void add_demo(CLI::App& app, std::function<Status()>& run);
 void add_generate(CLI::App& app, std::function<Status()>& run);
 void add_chat(CLI::App& app, std::function<Status()>& run);
+void add_serve(CLI::App& app, std::function<Status()>& run);
 void add_inspect(CLI::App& app, std::function<Status()>& run);
 void add_bench(CLI::App& app, std::function<Status()>& run);
 void add_bench_step(CLI::App& bench, std::function<Status()>& run);  // under bench

@@ -3,6 +3,7 @@
 
 #include "apps/answers.h"
 #include "apps/commands.h"
+#include "apps/config_file.h"
 #include "apps/json_output.h"
 #include "apps/prompt_json.h"
 
@@ -99,6 +100,7 @@ void add_generate(CLI::App& app, std::function<Status()>& run) {
   add_sampling_options(*command, options->sampling);
   add_runtime_options(*command, options->runtime);
   add_engine_options(*command, options->engine);
+  add_config_option(*command);
   command->callback([options, &run] { run = [options] { return generate(*options); }; });
 }
 

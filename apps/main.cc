@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "apps/commands.h"
+#include "apps/foreign_flags.h"
 
 // A message may quote a file or a prompt: what could steer a terminal is shown as '?'.
 static std::string printable(std::string message) {
@@ -19,12 +20,18 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(42);
   std::function<headwater::Status()> run;
+  headwater::apps::add_serve(app, run);
   headwater::apps::add_demo(app, run);
   headwater::apps::add_generate(app, run);
   headwater::apps::add_chat(app, run);
   headwater::apps::add_inspect(app, run);
   headwater::apps::add_bench(app, run);
   headwater::apps::add_tune(app, run);
+  if (const auto answer =
+          headwater::apps::answer_foreign_flag({argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)})) {
+    std::fprintf(stderr, "headwater: %s\n", answer->c_str());
+    return 2;
+  }
   CLI11_PARSE(app, argc, argv);
   headwater::Status status = run();
   std::cout.flush();

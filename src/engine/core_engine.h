@@ -6,6 +6,7 @@
 //   batch.cc        the step block and the rows to sample
 //   commit.cc       what the device's answer changes
 //   report.cc       metrics and the one log line per kind of attention outcome
+//   snapshot.cc     what it holds at one moment
 // All members below "engine thread" belong to the thread that calls step().
 #pragma once
 
@@ -38,6 +39,7 @@ class CoreEngine final : public Engine {
   size_t poll(RequestId request, std::span<Emission> out) override;
   size_t poll_any(std::span<Emission> out) override;
   void ready(std::vector<RequestId>& out) const override { outbox_.ready(out); }
+  void wake() override { inbox_.ring(); }
   void stop() override { inbox_.stop(); }
 
   Result<bool> step() override;
@@ -47,6 +49,7 @@ class CoreEngine final : public Engine {
   const EngineMetrics& metrics() const override { return metrics_; }
   const kv::PagedCache& cache() const override { return cache_; }
   const attention::Outcome& last_outcome() const override { return outcome_; }
+  Snapshot snapshot() const override;
   Status audit() const override;
 
  private:

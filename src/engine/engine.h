@@ -26,6 +26,7 @@
 #include "core/core.h"
 #include "engine/metrics.h"
 #include "engine/request.h"
+#include "engine/snapshot.h"
 #include "kv/paged_cache.h"
 #include "model/decoder.h"
 #include "ops/backend.h"
@@ -74,12 +75,14 @@ class Engine {
   virtual Result<bool> step() = 0;
   // Blocks until submit() or cancel() gives work, stop() is called or the time is over; true when there is work.
   virtual bool wait_for_work(int64_t nanoseconds) = 0;
-  virtual void stop() = 0;  // any thread: wakes wait_for_work()
+  virtual void wake() = 0;  // any thread: wakes wait_for_work() once
+  virtual void stop() = 0;  // any thread: wakes it for good
 
   virtual const EngineConfig& config() const = 0;              // with the defaults filled in
   virtual const EngineMetrics& metrics() const = 0;            // any thread
   virtual const kv::PagedCache& cache() const = 0;             // engine thread; its config(): any thread
   virtual const attention::Outcome& last_outcome() const = 0;  // engine thread; of the last step
+  virtual Snapshot snapshot() const = 0;                       // engine thread
   virtual Status audit() const = 0;                            // engine thread; pages, sequences and counters agree
 };
 

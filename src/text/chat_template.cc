@@ -2,6 +2,7 @@
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
+#include "text/jinja/text.h"
 #include "text/utf8.h"
 
 namespace headwater::text {
@@ -13,11 +14,16 @@ std::string valid_utf8(std::string_view text) {
   return valid;
 }
 
-Result<jinja::Value> message_list(std::span<const Message> messages, jinja::Budget& budget) {
+// Stands behind the content of a message to be continued. Its space is gone where the template trims the content.
+constexpr std::string_view kContinueMark = "CONTINUE_FROM_HERE ";
+
+Result<jinja::Value> message_list(std::span<const Message> messages, std::string_view behind_last,
+                                  jinja::Budget& budget) {
   std::vector<jinja::Value> items;
   for (const Message& message : messages) {
+    const std::string content = message.content + std::string(&message == &messages.back() ? behind_last : "");
     std::vector<std::pair<jinja::Text, jinja::Value>> entries;
-    for (const auto& [name, text] : {std::pair{"role", &message.role}, std::pair{"content", &message.content}}) {
+    for (const auto& [name, text] : {std::pair{"role", &message.role}, std::pair{"content", &content}}) {
       HEADWATER_ASSIGN_OR_RETURN(jinja::Value value,
                                  jinja::make_text({}, budget, jinja::Text(valid_utf8(*text), false)));
       entries.emplace_back(jinja::Text(name, true), std::move(value));
@@ -26,6 +32,31 @@ Result<jinja::Value> message_list(std::span<const Message> messages, jinja::Budg
     items.push_back(std::move(dict));
   }
   return jinja::make_list({}, budget, std::move(items));
+}
+
+// Cuts at the last mark, which only text of messages can hold.
+Status end_at_mark(std::vector<TemplateSegment>& segments) {
+  const std::string_view word = kContinueMark.substr(0, kContinueMark.size() - 1);
+  size_t at = std::string::npos;
+  while (!segments.empty()) {
+    if (!segments.back().template_owned) at = segments.back().text.rfind(word);
+    if (at != std::string::npos) break;
+    segments.pop_back();
+  }
+  if (segments.empty()) {
+    return error(ErrorCode::kInvalidArgument,
+                 "continue_final_message is set, but the chat template does not put the content of the final message "
+                 "into the prompt as it is; send the conversation without it");
+  }
+  const bool is_trimmed = segments.back().text.compare(at, kContinueMark.size(), kContinueMark) != 0;
+  segments.back().text.resize(at);
+  while (is_trimmed && !segments.empty()) {
+    std::string& text = segments.back().text;
+    text.resize(jinja::strip(text, nullptr, false, true).end);
+    if (!text.empty()) break;
+    segments.pop_back();
+  }
+  return {};
 }
 
 }  // namespace
@@ -64,7 +95,13 @@ Result<std::vector<TemplateSegment>> ChatTemplate::render(std::span<const Messag
   using jinja::Value;
   jinja::Budget budget(impl_->limits.steps, impl_->limits.memory_bytes);
   jinja::Evaluator evaluator(budget, impl_->limits.output_bytes);
-  HEADWATER_ASSIGN_OR_RETURN(Value list, message_list(messages, budget));
+  if (options.continue_final_message && (options.add_generation_prompt || messages.empty())) {
+    return error(ErrorCode::kInvalidArgument,
+                 "continue_final_message goes on with the last message: it needs one, and add_generation_prompt false");
+  }
+  HEADWATER_ASSIGN_OR_RETURN(
+      Value list, message_list(messages, options.continue_final_message ? kContinueMark : std::string_view(), budget));
+  for (const auto& [name, value] : options.variables) evaluator.define(name, Value::of_bool(value));
   evaluator.define("messages", std::move(list));
   evaluator.define("add_generation_prompt", Value::of_bool(options.add_generation_prompt));
   evaluator.define("bos_token", Value::of_text(jinja::Text(impl_->bos, true)));
@@ -79,6 +116,7 @@ Result<std::vector<TemplateSegment>> ChatTemplate::render(std::span<const Messag
     segments.push_back({evaluator.output().bytes().substr(begin, run.end - begin), run.owned});
     begin = run.end;
   }
+  if (options.continue_final_message) HEADWATER_RETURN_IF_ERROR(end_at_mark(segments));
   return segments;
 }
 

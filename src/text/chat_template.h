@@ -7,14 +7,19 @@
 // text in which only owned text may spell control tokens, so user text that spells "<|im_end|>" stays text, and no
 // other token differs from what the whole text would give.
 //
-// Templates see messages (a list of {role, content}), add_generation_prompt, bos_token, eos_token, and tools and
-// documents, which are none. The language is in text/jinja.
+// Templates see messages (a list of {role, content}), add_generation_prompt, bos_token, eos_token, tools and documents,
+// which are none, and RenderOptions::variables, which cannot hide the former. The language is in text/jinja.
+//
+// continue_final_message ends the prompt right behind the content of the last message, so that the model goes on with it.
+// As in transformers, a mark behind the content shows where that is: a template that trims the content trims the prompt's
+// end; one that leaves the content out or changes it beyond recognition is an error, and so is add_generation_prompt.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/core.h"
@@ -29,6 +34,8 @@ struct Message {
 
 struct RenderOptions {
   bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  std::vector<std::pair<std::string, bool>> variables;
 };
 
 struct TemplateLimits {

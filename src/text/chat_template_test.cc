@@ -170,6 +170,43 @@ TEST(ChatTemplate, StopsAtItsLimits) {
   EXPECT_EQ(parse_status("abc", {.source_bytes = 2}).code(), ErrorCode::kExhausted);
 }
 
+std::string continued(std::string_view source, std::vector<Message> messages) {
+  const RenderOptions options{.add_generation_prompt = false, .continue_final_message = true};
+  const auto text = ChatTemplate::parse(source, "<s>", "</s>").value().render_text(messages, options);
+  return text.is_ok() ? *text : "error: " + text.status().message();
+}
+
+TEST(ChatTemplate, EndsBehindTheContentOfAMessageThatIsContinued) {
+  constexpr std::string_view kPlain = "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}";
+  constexpr std::string_view kTrimmed = "{% for m in messages %}[{{ m.role }}]\n{{ m.content|trim }}</s>{% endfor %}";
+  EXPECT_EQ(continued(kPlain, {{"user", "q"}, {"assistant", "Sure: "}}), "[user]q</s>[assistant]Sure: ");
+  EXPECT_EQ(continued(kTrimmed, {{"user", "q"}, {"assistant", " Sure: "}}), "[user]\nq</s>[assistant]\nSure:");
+  EXPECT_EQ(continued(kPlain, {{"user", "s"}, {"assistant", "s"}}), "[user]s</s>[assistant]s");
+  EXPECT_EQ(continued(kPlain, {{"assistant", ""}}), "[assistant]");
+  EXPECT_EQ(continued(kTrimmed, {{"assistant", ""}}), "[assistant]");
+  EXPECT_EQ(continued("{{ messages[-1].content }} by {{ messages[-1].role }}", {{"me", "x"}}), "x");
+  EXPECT_EQ(continued("{{ messages[-1].content.split('</think>')[-1] }}!", {{"a", "h</think>x "}}), "x ");
+}
+
+TEST(ChatTemplate, RefusesToContinueAMessageThatIsNotInThePrompt) {
+  EXPECT_THAT(continued("{{ messages[0].content }}!", {{"user", "q"}, {"assistant", "a"}}),
+              HasSubstr("continue_final_message"));
+  EXPECT_THAT(continued("{{ messages[0].content|upper }}", {{"user", "q"}}), HasSubstr("continue_final_message"));
+  EXPECT_THAT(continued("x", {}), HasSubstr("continue_final_message"));
+  const auto parsed = ChatTemplate::parse("{{ messages[0].content }}", "<s>", "</s>").value();
+  EXPECT_FALSE(parsed.render(kMessages, {.continue_final_message = true}).is_ok());  // and a generation prompt
+}
+
+TEST(ChatTemplate, SeesVariablesThatCannotHideItsOwn) {
+  const auto parsed = ChatTemplate::parse(
+      "{{ enable_thinking is defined and enable_thinking is false }} {{ x }} {{ bos_token }}", "<s>", "</s>");
+  EXPECT_EQ(
+      parsed->render_text(kMessages, {.variables = {{"enable_thinking", false}, {"x", true}, {"bos_token", true}}})
+          .value(),
+      "True True <s>");
+  EXPECT_EQ(parsed->render_text(kMessages, {}).value(), "False  <s>");
+}
+
 TEST(ChatTemplate, StopsWhereItNestsTooDeep) {
   const auto repeat = [](std::string_view text, size_t count) {
     std::string out;

@@ -2,36 +2,51 @@
 
 #include <algorithm>
 
-namespace headwater::text {
-namespace {
+#include "core/check.h"
 
-// Length of the longest suffix of `text` that is a proper prefix of `stop`.
-size_t partial_match(std::string_view text, std::string_view stop) {
-  for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
-    if (text.substr(text.size() - length) == stop.substr(0, length)) return length;
+namespace headwater::text {
+
+StopStrings::StopStrings(std::vector<std::string> stops) {
+  if (stops.empty()) return;
+  std::vector<Pattern> patterns;
+  for (std::string& stop : stops) {
+    check(!stop.empty(), "a stop string is empty");
+    Pattern pattern{std::move(stop), {0}};
+    for (uint32_t i = 1, matched = 0; i < pattern.text.size(); ++i) {
+      advance(pattern, pattern.text[i], matched);
+      pattern.links.push_back(matched);
+    }
+    patterns.push_back(std::move(pattern));
   }
-  return 0;
+  matched_.resize(patterns.size());
+  patterns_ = std::make_shared<const std::vector<Pattern>>(std::move(patterns));
 }
 
-}  // namespace
+bool StopStrings::advance(const Pattern& pattern, char byte, uint32_t& matched) {
+  while (matched > 0 && pattern.text[matched] != byte) matched = pattern.links[matched - 1];
+  if (pattern.text[matched] == byte) ++matched;
+  return matched == pattern.text.size();
+}
 
 bool StopStrings::feed(std::string_view text, std::string& out) {
-  if (stops_.empty()) {
+  if (!patterns_) {
     out += text;
     return false;
   }
-  held_ += text;
-  size_t match = std::string::npos;
-  size_t keep = 0;
-  for (const std::string& stop : stops_) {
-    match = std::min(match, held_.find(stop));
-    keep = std::max(keep, partial_match(held_, stop));
+  for (const char byte : text) {
+    held_ += byte;
+    size_t longest = 0;
+    for (size_t i = 0; i < matched_.size(); ++i) {
+      const Pattern& pattern = (*patterns_)[i];
+      if (advance(pattern, byte, matched_[i])) longest = std::max(longest, pattern.text.size());
+    }
+    if (longest > 0) {
+      out.append(held_, 0, held_.size() - longest);
+      held_.clear();
+      return true;
+    }
   }
-  if (match != std::string::npos) {
-    out.append(held_, 0, match);
-    held_.clear();
-    return true;
-  }
+  const size_t keep = *std::max_element(matched_.begin(), matched_.end());
   out.append(held_, 0, held_.size() - keep);
   held_.erase(0, held_.size() - keep);
   return false;

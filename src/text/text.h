@@ -2,5 +2,6 @@
 #pragma once
 
 #include "text/chat_template.h"
+#include "text/reasoning_split.h"
 #include "text/stop_strings.h"
 #include "text/tokenizer.h"

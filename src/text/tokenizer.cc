@@ -49,6 +49,7 @@ struct Tokenizer::Impl {
   std::vector<TokenType> types;
   std::string bytes;            // of all tokens, one after the other
   std::vector<size_t> offsets;  // into bytes; one more than tokens
+  size_t token_bytes_max;
   AddedTokens added;
   Bpe bpe;
   PreTokenizer pre_tokenizer;
@@ -75,6 +76,7 @@ struct Tokenizer::Impl {
                                                .types = spec.types,
                                                .bytes = {},
                                                .offsets = {0},
+                                               .token_bytes_max = 1,
                                                .added = {},
                                                .bpe = std::move(bpe),
                                                .pre_tokenizer = std::move(pre_tokenizer),
@@ -92,6 +94,7 @@ struct Tokenizer::Impl {
   void register_token(TokenId id, std::string_view spelling) {
     const TokenType type = types[static_cast<size_t>(id)];
     bytes += bytes_of_token(spelling, type);
+    token_bytes_max = std::max(token_bytes_max, bytes.size() - offsets.back());
     offsets.push_back(bytes.size());
     const bool is_control = type == TokenType::kControl;
     if (is_control) ids.emplace(std::string(spelling), id);
@@ -226,6 +229,9 @@ std::vector<TokenId> Tokenizer::end_of_generation() const {
 }
 uint32_t Tokenizer::vocabulary_size() const {
   return static_cast<uint32_t>(impl_->types.size());
+}
+size_t Tokenizer::token_bytes_max() const {
+  return impl_->token_bytes_max;
 }
 TokenId Tokenizer::bos() const {
   return impl_->bos;

@@ -60,6 +60,8 @@ class Tokenizer {
   std::vector<TokenId> end_of_generation() const;
 
   uint32_t vocabulary_size() const;
+  size_t token_bytes_max() const;  // of the longest token, at least 1: a text has at least bytes / this many tokens,
+                                   // but for bytes that the vocabulary has no symbol for
   TokenId bos() const;  // kNoToken when there is none
   TokenId eos() const;
   TokenId find(std::string_view token) const;  // the id of a token's spelling; kNoToken when absent

@@ -23,6 +23,7 @@
 namespace headwater::server::openai {
 
 inline constexpr uint32_t kJsonDepthMax = 64;
+inline constexpr uint32_t kJsonValuesMax = 1u << 20;  // of one body: bounds the memory of its values
 inline constexpr uint32_t kChoicesMax = 128;  // prompts x n of one request
 inline constexpr uint32_t kStopsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 4096;  // of one stop string
@@ -46,7 +47,7 @@ struct Generation {
   std::string model;                          // the served name asked for (canonical if none was)
   std::vector<std::vector<TokenId>> prompts;  // each at least one token; chat: exactly one
   std::vector<std::string> prompt_texts;      // only with echo: what is put in front
-  engine::SamplingParams sampling;            // tokens_max filled in (what fits, per request); stop_ids include the
+  engine::SamplingParams sampling;            // tokens_max filled in (what fits, with the longest prompt); stop_ids include the
                                               // model's end tokens unless ignore_eos; 0 only for max_tokens 0
   bool seeded = false;                        // otherwise the caller draws sampling.seed
   uint32_t n = 1;
@@ -60,9 +61,13 @@ struct Generation {
   std::vector<std::string> unknown_fields;
 };
 
+// What a field that the request does not name means. tokens_max 0: what fits.
+inline const engine::SamplingParams kSamplingDefaults{.tokens_max = 0};
+
 // On an error `out` is unspecified. With max_tokens 0 the caller answers without the engine.
 std::optional<ApiError> decode_generation(Endpoint endpoint, std::string_view body, const ServedModel& served,
-                                          Generation& out);
+                                          Generation& out,
+                                          const engine::SamplingParams& defaults = kSamplingDefaults);
 
 // The prompt alone, for the render routes and /tokenize.
 struct Tokenize {
@@ -70,7 +75,7 @@ struct Tokenize {
   std::vector<TokenId> ids;
   bool want_strings = false;  // return_token_strs
 };
-// {content} (llama.cpp), {model, prompt | messages} (vLLM); add_special_tokens, parse_special false only.
+// Exactly one of content (llama.cpp: without special tokens unless asked for), prompt and messages (vLLM).
 std::optional<ApiError> decode_tokenize(std::string_view body, const ServedModel& served, Tokenize& out);
 // {tokens}; ids are checked against the vocabulary.
 std::optional<ApiError> decode_detokenize(std::string_view body, const ServedModel& served, std::vector<TokenId>& out);

@@ -1,5 +1,12 @@
-// Answers as JSON of the OpenAI API. Pure; Boost.JSON. Every text is valid UTF-8, every number finite (a log probability of
-// -inf is written as -9999.0, as vLLM does).
+// Answers as JSON of the OpenAI API. Pure; Boost.JSON. Every text is valid UTF-8, every number finite.
+//
+//   chat         delta or message {role, content, reasoning_content}; logprobs {content: [{token, logprob, bytes, top_logprobs}]}
+//   completions  text (reasoning first); logprobs {tokens, token_logprobs, top_logprobs, text_offset}
+//   both         finish_reason stop or length, else null (a cancelled or failed choice: the caller sends an error);
+//                usage.prompt_tokens_details.cached_tokens always
+//
+// A log probability of -inf or NaN is written as -9999.0, as vLLM does. A token that is not valid UTF-8 by itself is
+// written with U+FFFD; chat's `bytes` has it exactly.
 #pragma once
 
 #include <span>
@@ -23,12 +30,9 @@ struct Usage {
   uint64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
 };
 
-// Streaming: each returns one event, "data: {json}\n\n".
-std::string role_event(const AnswerHead& head,
-                       uint32_t choice);  // chat: the first chunk of a choice, delta {role, content ""}
-std::string delta_event(
-    const AnswerHead& head, uint32_t choice, const Delta& delta, uint32_t text_offset,
-    const text::Tokenizer& tokenizer);  // text_offset: characters before this piece (completions' logprobs)
+// Streaming: each returns one event, "data: {json}\n\n". They run on the network thread, a few microseconds each.
+std::string role_event(const AnswerHead& head, uint32_t choice);  // chat: the first chunk of a choice
+std::string delta_event(const AnswerHead& head, uint32_t choice, const Delta& delta, const text::Tokenizer& tokenizer);
 std::string usage_event(const AnswerHead& head, const Usage& usage);  // choices []
 std::string error_event(const ApiError& error);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
@@ -43,8 +47,8 @@ std::string model_json(const ServedModel& served, const std::string& name);
 std::string tokenize_json(const Tokenize& tokens,
                           const ServedModel& served);  // tokens, count, max_model_len, token_strs
 std::string detokenize_json(std::span<const TokenId> ids, const ServedModel& served);  // both `content` and `prompt`
-// What a router needs to route by prefix: an object (chat), a list of objects (completions) with request_id, token_ids,
-// model, max_tokens.
+// What a router needs to route by prefix, in vLLM's names: an object (chat), a list of objects (completions) with
+// request_id, token_ids, model, sampling_params, stream, cache_salt, priority. Of several prompts, prompt i has `id`-i.
 std::string render_json(const Generation& generation, const std::string& id);
 
 }  // namespace headwater::server::openai

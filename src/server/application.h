@@ -1,0 +1,96 @@
+// What the server answers: one table of routes, who may ask, and when.
+//
+//   admit (header):  key -> route -> method -> content type -> ready?       answer (body): the route's handler
+//
+// Everything runs on the network thread; decoding of bodies runs on a small pool.
+#pragma once
+
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "server/answer.h"
+#include "server/key_store.h"
+
+namespace headwater::server {
+
+enum class Readiness : uint8_t { kLoading, kReady, kDraining };
+
+struct ApplicationConfig {
+  std::string version;
+  std::chrono::milliseconds keep_alive{5000};
+  bool salt_per_key = false;  // requests of different keys share no cached prefix
+  bool old_metric_names = false;
+};
+
+// The model being served.
+struct Serving {
+  openai::ServedModel model;
+  EngineService& service;
+};
+
+class Application final : public http::Application {
+ public:
+  Application(ApplicationConfig config, KeyStore keys);
+  ~Application() override;
+
+  // `serving` outlives the application's last answer.
+  void start_serving(const Serving& serving);
+  void start_draining() { readiness_ = Readiness::kDraining; }
+  size_t answers_open() const { return answers_open_; }
+
+  std::optional<http::Response> admit(const http::RequestHead& head) override;
+  boost::asio::awaitable<void> answer(http::Exchange& exchange) override;
+  http::Response failure(unsigned status, std::string message) override;
+
+ private:
+  using Handler = boost::asio::awaitable<unsigned> (Application::*)(http::Exchange&);
+  struct Route {
+    std::string_view method;
+    std::string_view path;  // ending in '/': any path below it
+    bool open = false;      // needs no key
+    bool needs_model = false;
+    Handler handler = nullptr;
+  };
+  static const std::vector<Route>& routes();
+  static std::vector<const Route*> find(std::string_view path);
+  std::optional<http::Response> refuse(openai::ApiError error);
+  std::optional<http::Response> not_ready() const;
+
+  boost::asio::awaitable<unsigned> chat_completions(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> completions(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> render_chat(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> render_completions(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> tokenize(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> detokenize(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> models(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> model(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> health(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> ping(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> version(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> metrics(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> openapi(http::Exchange& exchange);
+  boost::asio::awaitable<unsigned> cache(http::Exchange& exchange);
+
+  boost::asio::awaitable<unsigned> generate(http::Exchange& exchange, openai::Endpoint endpoint);
+  boost::asio::awaitable<unsigned> render(http::Exchange& exchange, openai::Endpoint endpoint);
+  boost::asio::awaitable<std::optional<openai::ApiError>> decode(http::Exchange& exchange, openai::Endpoint endpoint,
+                                                                 openai::Generation& out);
+  void report_unknown(const openai::Generation& generation);
+  std::string salt_of(const http::RequestHead& head, const std::string& salt) const;
+  void count(unsigned status);
+
+  const ApplicationConfig config_;
+  const KeyStore keys_;
+  boost::asio::thread_pool decoders_;
+  ServerMetrics metrics_;
+  Readiness readiness_ = Readiness::kLoading;
+  std::optional<Serving> serving_;
+  std::string openapi_;
+  std::set<std::string> unknown_fields_;  // reported already
+  size_t answers_open_ = 0;
+};
+
+}  // namespace headwater::server

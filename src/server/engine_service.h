@@ -1,0 +1,69 @@
+// The engine's thread, and the way between it and the network thread.
+//
+//   network thread: submit, poll, abandon ...            engine thread: step, step, ...
+//          ^                                                    |
+//          '---- one posted task: wake whoever has something ---'   (after a step; at most one is under way)
+//
+// All members belong to the network thread (the one that runs `io`) unless they say otherwise.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace headwater::server {
+
+class EngineService {
+ public:
+  // Starts the thread. `engine` and `io` outlive it.
+  EngineService(engine::Engine& engine, boost::asio::io_context& io);
+  ~EngineService();  // stops after the step under way; what was not finished stays unfinished
+  EngineService(const EngineService&) = delete;
+  EngineService& operator=(const EngineService&) = delete;
+
+  // wake: called when poll() has something new, until the last emission was polled or the request abandoned.
+  Result<engine::RequestId> submit(engine::Request request, std::function<void()> wake);
+  size_t poll(engine::RequestId request, std::span<engine::Emission> out);
+  void finish_choice(engine::RequestId request, uint32_t choice) { engine_.finish_choice(request, choice); }
+  // What it still emits is dropped; abandon() cancels it too. Unknown requests are left alone.
+  void release(engine::RequestId request);
+  void abandon(engine::RequestId request);
+  size_t requests() const { return waiters_.size(); }  // not yet polled to their end
+
+  // Runs `look` on the engine thread between two steps; it must not throw.
+  void on_engine_thread(std::function<void(const engine::Engine&)> look);
+
+  const engine::Engine& engine() const { return engine_; }
+
+ private:
+  struct Waiter {
+    std::function<void()> wake;  // empty: abandoned
+    uint32_t choices_left = 0;
+  };
+
+  void run();          // the engine thread
+  bool look_around();  // the engine thread; true: somebody looked
+  void audit_when_idle();
+  void announce();  // the engine thread: posts dispatch() unless one is under way
+  void dispatch();
+
+  engine::Engine& engine_;
+  boost::asio::io_context& io_;
+  std::unordered_map<engine::RequestId, Waiter> waiters_;
+  std::vector<engine::RequestId> ready_;
+
+  std::atomic<bool> announced_{false};
+  std::atomic<bool> stopping_{false};
+  std::mutex looks_mutex_;
+  std::vector<std::function<void(const engine::Engine&)>> looks_;  // guarded by looks_mutex_
+  std::thread thread_;
+};
+
+}  // namespace headwater::server

@@ -1,0 +1,214 @@
+// The handlers behind the table of routes.
+#include <openssl/rand.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/url/pct_string_view.hpp>
+
+#include "observe/observe.h"
+#include "server/application.h"
+#include "server/cache_page.h"
+
+namespace headwater::server {
+namespace {
+
+using boost::asio::awaitable;
+using boost::asio::use_awaitable;
+constexpr size_t kUnknownFieldsMax = 64;  // reported by name
+
+std::string new_request_id() {
+  unsigned char bytes[12];
+  check(RAND_bytes(bytes, sizeof(bytes)) == 1, "the system gave no random bytes");
+  return fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof(bytes), ""));
+}
+
+awaitable<unsigned> respond(http::Exchange& exchange, http::Response response) {
+  const unsigned status = response.status;
+  const bool sent = co_await exchange.respond(std::move(response));
+  co_return sent ? status : 499;
+}
+
+awaitable<unsigned> respond_json(http::Exchange& exchange, std::string body) {
+  http::Response response{.body = std::move(body)};
+  co_return co_await respond(exchange, std::move(response));
+}
+
+awaitable<unsigned> respond_error(http::Exchange& exchange, const openai::ApiError error) {
+  http::Response response = error_response(error);
+  co_return co_await respond(exchange, std::move(response));
+}
+
+// One call of a decoder on the pool, so that megabytes of text hold up no stream.
+template <typename Out>
+using Decoder = std::optional<openai::ApiError> (*)(std::string_view, const openai::ServedModel&, Out&);
+
+template <typename Out>
+awaitable<std::optional<openai::ApiError>> call_decoder(Decoder<Out> decoder, const std::string* body,
+                                                        const openai::ServedModel* model, Out* out) {
+  co_return decoder(*body, *model, *out);
+}
+
+template <typename Out>
+awaitable<std::optional<openai::ApiError>> decode_on(boost::asio::thread_pool& pool, Decoder<Out> decoder,
+                                                     http::Exchange& exchange, const openai::ServedModel& model,
+                                                     Out& out) {
+  const std::string body = exchange.take_body();
+  auto error = co_await boost::asio::co_spawn(pool, call_decoder<Out>(decoder, &body, &model, &out), use_awaitable);
+  co_return error;
+}
+
+template <openai::Endpoint kEndpoint>
+std::optional<openai::ApiError> decode_for(std::string_view body, const openai::ServedModel& model,
+                                           openai::Generation& out) {
+  return openai::decode_generation(kEndpoint, body, model, out);
+}
+
+}  // namespace
+
+awaitable<std::optional<openai::ApiError>> Application::decode(http::Exchange& exchange, openai::Endpoint endpoint,
+                                                               openai::Generation& out) {
+  const Decoder<openai::Generation> decoder = endpoint == openai::Endpoint::kChat
+                                                  ? decode_for<openai::Endpoint::kChat>
+                                                  : decode_for<openai::Endpoint::kCompletions>;
+  auto error = co_await decode_on(decoders_, decoder, exchange, serving_->model, out);
+  if (!error) report_unknown(out);
+  co_return error;
+}
+
+void Application::report_unknown(const openai::Generation& generation) {
+  for (const std::string& field : generation.unknown_fields) {
+    if (unknown_fields_.size() >= kUnknownFieldsMax || !unknown_fields_.insert(field).second) continue;
+    observe::logger().info("the request field '{}' is not known; ignored (said once)", field);
+  }
+}
+
+// Requests share cached prefixes only under equal salts.
+std::string Application::salt_of(const http::RequestHead& head, const std::string& salt) const {
+  const auto key = config_.salt_per_key ? keys_.find(head.header("Authorization")) : std::nullopt;
+  return key ? fmt::format("key {}:{}", *key, salt) : salt;
+}
+
+awaitable<unsigned> Application::generate(http::Exchange& exchange, openai::Endpoint endpoint) {
+  openai::Generation generation;
+  const auto error = co_await decode(exchange, endpoint, generation);
+  if (error) co_return co_await respond_error(exchange, *error);
+  if (exchange.client_gone()) co_return 499;
+  generation.cache_salt = salt_of(exchange.head(), generation.cache_salt);
+  const auto executor = co_await boost::asio::this_coro::executor;
+  Answer answer(serving_->model, serving_->service, metrics_, exchange, std::move(generation), new_request_id(),
+                executor);
+  co_return co_await answer.run(config_.keep_alive);
+}
+
+awaitable<unsigned> Application::render(http::Exchange& exchange, openai::Endpoint endpoint) {
+  openai::Generation generation;
+  const auto error = co_await decode(exchange, endpoint, generation);
+  if (error) co_return co_await respond_error(exchange, *error);
+  const bool chat = endpoint == openai::Endpoint::kChat;
+  co_return co_await respond_json(exchange,
+                                  openai::render_json(generation, (chat ? "chatcmpl-" : "cmpl-") + new_request_id()));
+}
+
+awaitable<unsigned> Application::chat_completions(http::Exchange& exchange) {
+  return generate(exchange, openai::Endpoint::kChat);
+}
+awaitable<unsigned> Application::completions(http::Exchange& exchange) {
+  return generate(exchange, openai::Endpoint::kCompletions);
+}
+awaitable<unsigned> Application::render_chat(http::Exchange& exchange) {
+  return render(exchange, openai::Endpoint::kChat);
+}
+awaitable<unsigned> Application::render_completions(http::Exchange& exchange) {
+  return render(exchange, openai::Endpoint::kCompletions);
+}
+
+awaitable<unsigned> Application::tokenize(http::Exchange& exchange) {
+  openai::Tokenize tokens;
+  const auto error = co_await decode_on(decoders_, &openai::decode_tokenize, exchange, serving_->model, tokens);
+  if (error) co_return co_await respond_error(exchange, *error);
+  co_return co_await respond_json(exchange, openai::tokenize_json(tokens, serving_->model));
+}
+
+awaitable<unsigned> Application::detokenize(http::Exchange& exchange) {
+  std::vector<TokenId> ids;
+  const auto error = co_await decode_on(decoders_, &openai::decode_detokenize, exchange, serving_->model, ids);
+  if (error) co_return co_await respond_error(exchange, *error);
+  co_return co_await respond_json(exchange, openai::detokenize_json(ids, serving_->model));
+}
+
+awaitable<unsigned> Application::models(http::Exchange& exchange) {
+  return respond_json(exchange, openai::models_json(serving_->model));
+}
+
+awaitable<unsigned> Application::model(http::Exchange& exchange) {
+  const auto encoded = boost::urls::make_pct_string_view(exchange.head().path().substr(sizeof("/v1/models/") - 1));
+  const std::string name = encoded ? encoded->decode() : "";
+  for (const std::string& served : serving_->model.names) {
+    if (served == name) co_return co_await respond_json(exchange, openai::model_json(serving_->model, name));
+  }
+  openai::ApiError error{.status = 404,
+                         .message = fmt::format("The model '{}' is not served; use '{}'", name.substr(0, 80),
+                                                serving_->model.names.front()),
+                         .type = "not_found_error",
+                         .param = "model",
+                         .code = "model_not_found"};
+  co_return co_await respond_error(exchange, std::move(error));
+}
+
+awaitable<unsigned> Application::health(http::Exchange& exchange) {
+  std::optional<http::Response> response = not_ready();
+  if (response) co_return co_await respond(exchange, std::move(*response));
+  co_return co_await respond_json(exchange, R"({"status":"ok"})");
+}
+
+awaitable<unsigned> Application::ping(http::Exchange& exchange) {
+  return health(exchange);
+}
+
+awaitable<unsigned> Application::version(http::Exchange& exchange) {
+  return respond_json(exchange, fmt::format(R"({{"version":"{}"}})", config_.version));
+}
+
+awaitable<unsigned> Application::metrics(http::Exchange& exchange) {
+  std::optional<http::Response> response;
+  if (serving_) {
+    response = http::Response{
+        .content_type = "text/plain; version=0.0.4; charset=utf-8",
+        .body = metrics_page({.model_name = serving_->model.names.front(), .old_aliases = config_.old_metric_names},
+                             serving_->service.engine(), metrics_)};
+  } else {
+    response = not_ready();
+  }
+  co_return co_await respond(exchange, std::move(*response));
+}
+
+awaitable<unsigned> Application::openapi(http::Exchange& exchange) {
+  return respond_json(exchange, openapi_);
+}
+
+// The engine thread looks, between two steps; this coroutine waits for it.
+awaitable<unsigned> Application::cache(http::Exchange& exchange) {
+  struct Look {
+    explicit Look(const boost::asio::any_io_executor& executor) : done(executor) {}
+    Wakeup done;
+    engine::Snapshot snapshot;
+    std::optional<Status> audit;
+  };
+  const auto executor = co_await boost::asio::this_coro::executor;
+  const auto look = std::make_shared<Look>(executor);
+  const bool audit = exchange.head().query() == "audit=true";
+  serving_->service.on_engine_thread([look, audit, executor](const engine::Engine& engine) {
+    look->snapshot = engine.snapshot();
+    if (audit) look->audit = engine.audit();
+    boost::asio::post(executor, [look] { look->done.notify(); });
+  });
+  const bool looked = co_await look->done.wait(std::chrono::minutes(1));
+  if (!looked) {
+    openai::ApiError error{.status = 503, .message = "The engine is busy; try again", .type = "unavailable_error"};
+    co_return co_await respond_error(exchange, std::move(error));
+  }
+  co_return co_await respond_json(exchange, cache_page(look->snapshot, look->audit));
+}
+
+}  // namespace headwater::server

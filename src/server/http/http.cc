@@ -1,1 +1,0 @@
-#include "server/http/http.h"
