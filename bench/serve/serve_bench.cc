@@ -220,6 +220,10 @@ class ServeBench {
                      figures.arm, figures.concurrency, figures.failed(), figures.requests,
                      figures.failures.begin()->first, figures.first_message);
       }
+      if (figures.completed + figures.vanished == 0) {
+        return error(ErrorCode::kInternal, "arm '{}', {} at once: all {} requests were rejected", figures.arm,
+                     figures.concurrency, figures.requests);
+      }
     }
     if (texts_different_ > 0) {
       return error(ErrorCode::kInternal, "the texts of the arms differ in {} of {} answers; the first: {}",

@@ -2,7 +2,7 @@
 // prompts; each level's figures are printed beside what the server's counters say it ran.
 //
 // Errors (kInternal), after everything was printed: a request failed (429 and clients that vanish on purpose do not
-// count), two arms' texts differ, the arm 'off' took shared-prefix steps.
+// count) or all were rejected, two arms' texts differ, the arm 'off' took shared-prefix steps.
 #pragma once
 
 #include <iosfwd>

@@ -71,6 +71,7 @@ assert level["rejected"] > 0 and level["retry_after"] == level["rejected"] and l
 assert level["completed"] + level["rejected"] == level["requests"] == 32, level
 assert level["completed"] >= 2 and 0 < level["rejected_ms"]["p50"] < 40, level
 PYTHON
+bench "nothing but rejections" 1 "all 4 requests were rejected" STUB_CAPACITY=0 --arms auto --concurrency 1 --warm-up 0
 bench "an open loop" 0 "100 requests/s arriving" --arms auto --request-rate 100 --requests 30
 check "arrivals" << 'PYTHON'
 [level] = levels
