@@ -3,9 +3,9 @@
 
 One JSON object a line: {"name", "source", "bos", "eos"} introduces a template; the lines behind it, {"messages": [[role,
 content], ...], "generate": bool} with "text" or "error", are its renderings. "error": true is any error; a string is the
-message of raise_exception().
+message of raise_exception(). With "continue": true the final message is continued, as the package transformers does it.
 
-Made with Jinja2 3.1.6, gguf 0.19.0, Python 3, in the environment that the Python package transformers uses:
+Made with Jinja2 3.1.6, gguf 0.19.0, transformers 5.24.0, Python 3, in the environment that transformers uses:
 ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).
 """
 
@@ -16,6 +16,7 @@ import pathlib
 from gguf import GGUFReader
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from transformers.utils.chat_template_utils import render_jinja_template
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -205,6 +206,18 @@ def render(environment, source, messages, generate, bos, eos):
         return {"error": True}
 
 
+def render_continued(source, messages, bos, eos):
+    chat = [{"role": role, "content": content} for role, content in messages]
+    try:
+        texts, _ = render_jinja_template(
+            [chat], chat_template=source, continue_final_message=True, add_generation_prompt=False,
+            bos_token=bos, eos_token=eos, date_string="26 Jul 2024",  # what templates say that do not know the date
+        )
+        return {"text": texts[0]}
+    except (TemplateError, TypeError, ValueError):
+        return {"error": True}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -229,6 +242,10 @@ def main():
                 for generate in modes:
                     result = render(environment, source, messages, generate, bos, eos)
                     write({"messages": messages, "generate": generate} | result)
+                    count += 1
+                if False in modes:
+                    result = render_continued(source, messages, bos, eos)
+                    write({"messages": messages, "generate": False, "continue": True} | result)
                     count += 1
 
         for name, (source, bos, eos) in chats.items():

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "text/utf8.h"
+
 namespace headwater::server {
 namespace {
 
@@ -15,10 +17,6 @@ uint64_t random_seed() {
   uint64_t seed = 0;
   check(RAND_bytes(reinterpret_cast<unsigned char*>(&seed), sizeof(seed)) == 1, "the system gave no random bytes");
   return seed;
-}
-
-uint32_t characters(std::string_view utf8) {
-  return static_cast<uint32_t>(std::ranges::count_if(utf8, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 void append(openai::Delta& to, openai::Delta& from) {
@@ -68,15 +66,16 @@ Answer::Answer(const openai::ServedModel& model, EngineService& service, ServerM
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .model = generation_.model,
       .endpoint = generation_.endpoint};
-  const openai::Choice::Settings settings{.stops = generation_.stops,
-                                          .want_logprobs = generation_.sampling.want_logprobs,
-                                          .split_reasoning = chat && model_.reasoning,
-                                          .in_reasoning = generation_.in_reasoning};
-  const size_t choices = generation_.prompts.size() * generation_.n;
-  for (size_t i = 0; i < choices; ++i) pieces_.push_back({openai::Choice(*model_.tokenizer, settings)});
-  deltas_.resize(choices);
-  if (generation_.echo) {
-    for (size_t i = 0; i < choices; ++i) deltas_[i].content = generation_.prompt_texts[i / generation_.n];
+  openai::Choice::Settings settings{.stops = text::StopStrings(generation_.stops),
+                                    .want_logprobs = generation_.sampling.want_logprobs,
+                                    .split_reasoning = chat && model_.reasoning,
+                                    .in_reasoning = generation_.in_reasoning,
+                                    .tokens_min = generation_.sampling.tokens_min};
+  for (size_t i = 0; i < generation_.prompts.size() * generation_.n; ++i) {
+    openai::Delta& delta = deltas_.emplace_back();
+    if (generation_.echo) delta.content = generation_.prompt_texts[i / generation_.n];
+    settings.text_offset = static_cast<uint32_t>(text::count_characters(delta.content));
+    pieces_.push_back({openai::Choice(*model_.tokenizer, settings)});
   }
   exchange_.on_client_gone([this] { wakeup_.notify(); });
 }
@@ -169,8 +168,7 @@ void Answer::add_event(size_t index, openai::Delta& delta) {
     events_ += openai::role_event(head_, static_cast<uint32_t>(index));
   }
   piece.begun = true;
-  events_ += openai::delta_event(head_, static_cast<uint32_t>(index), delta, piece.text_offset, *model_.tokenizer);
-  piece.text_offset += characters(delta.content);
+  events_ += openai::delta_event(head_, static_cast<uint32_t>(index), delta, *model_.tokenizer);
 }
 
 openai::Usage Answer::usage() const {

@@ -41,8 +41,7 @@ class Answer {
   };
   struct Piece {  // one choice
     openai::Choice choice;
-    bool begun = false;        // its first event is out
-    uint32_t text_offset = 0;  // characters so far
+    bool begun = false;  // its first event is out
   };
 
   std::optional<openai::ApiError> submit();

@@ -1,9 +1,9 @@
 // /metrics: the engine's and the server's counters under vLLM's names (label model_name) and our own, in the text format of
-// Prometheus, written by prometheus-cpp.
+// Prometheus, written by prometheus-cpp. docs/metrics.md lists them; a test reads the page against that list.
 #pragma once
 
+#include <array>
 #include <string>
-#include <vector>
 
 #include "engine/engine.h"
 #include "observe/observe.h"

@@ -34,8 +34,19 @@ Result<jinja::Value> message_list(std::span<const Message> messages, std::string
   return jinja::make_list({}, budget, std::move(items));
 }
 
-// Cuts at the last mark, which only text of messages can hold.
-Status end_at_mark(std::vector<TemplateSegment>& segments) {
+std::string joined(std::span<const TemplateSegment> segments) {
+  std::string text;
+  for (const TemplateSegment& segment : segments) text += segment.text;
+  return text;
+}
+
+std::string_view stripped(std::string_view text) {
+  const jinja::Range range = jinja::strip(text, nullptr, true, true);
+  return text.substr(range.begin, range.end - range.begin);
+}
+
+// Cuts at the last mark, which only text of messages can hold. `content`: what stands in front of it.
+Status end_at_mark(std::string_view content, std::vector<TemplateSegment>& segments) {
   const std::string_view word = kContinueMark.substr(0, kContinueMark.size() - 1);
   size_t at = std::string::npos;
   while (!segments.empty()) {
@@ -43,18 +54,19 @@ Status end_at_mark(std::vector<TemplateSegment>& segments) {
     if (at != std::string::npos) break;
     segments.pop_back();
   }
-  if (segments.empty()) {
-    return error(ErrorCode::kInvalidArgument,
-                 "continue_final_message is set, but the chat template does not put the content of the final message "
-                 "into the prompt as it is; send the conversation without it");
-  }
-  const bool is_trimmed = segments.back().text.compare(at, kContinueMark.size(), kContinueMark) != 0;
-  segments.back().text.resize(at);
+  const bool is_trimmed =
+      !segments.empty() && segments.back().text.compare(at, kContinueMark.size(), kContinueMark) != 0;
+  if (!segments.empty()) segments.back().text.resize(at);
   while (is_trimmed && !segments.empty()) {
     std::string& text = segments.back().text;
     text.resize(jinja::strip(text, nullptr, false, true).end);
     if (!text.empty()) break;
     segments.pop_back();
+  }
+  if (at == std::string::npos || !stripped(joined(segments)).ends_with(stripped(content))) {
+    return error(ErrorCode::kInvalidArgument,
+                 "continue_final_message is set, but the chat template does not put the content of the final message "
+                 "into the prompt as it is; send the conversation without it");
   }
   return {};
 }
@@ -116,15 +128,14 @@ Result<std::vector<TemplateSegment>> ChatTemplate::render(std::span<const Messag
     segments.push_back({evaluator.output().bytes().substr(begin, run.end - begin), run.owned});
     begin = run.end;
   }
-  if (options.continue_final_message) HEADWATER_RETURN_IF_ERROR(end_at_mark(segments));
+  if (options.continue_final_message)
+    HEADWATER_RETURN_IF_ERROR(end_at_mark(valid_utf8(messages.back().content), segments));
   return segments;
 }
 
 Result<std::string> ChatTemplate::render_text(std::span<const Message> messages, const RenderOptions& options) const {
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<TemplateSegment> segments, render(messages, options));
-  std::string text;
-  for (const TemplateSegment& segment : segments) text += segment.text;
-  return text;
+  return joined(segments);
 }
 
 Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const Message> messages,

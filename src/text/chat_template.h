@@ -12,7 +12,7 @@
 //
 // continue_final_message ends the prompt right behind the content of the last message, so that the model goes on with it.
 // As in transformers, a mark behind the content shows where that is: a template that trims the content trims the prompt's
-// end; one that leaves the content out or changes it beyond recognition is an error, and so is add_generation_prompt.
+// end; one that leaves out the content or a part of it is an error, and so is add_generation_prompt.
 #pragma once
 
 #include <memory>

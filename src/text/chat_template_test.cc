@@ -185,13 +185,14 @@ TEST(ChatTemplate, EndsBehindTheContentOfAMessageThatIsContinued) {
   EXPECT_EQ(continued(kPlain, {{"assistant", ""}}), "[assistant]");
   EXPECT_EQ(continued(kTrimmed, {{"assistant", ""}}), "[assistant]");
   EXPECT_EQ(continued("{{ messages[-1].content }} by {{ messages[-1].role }}", {{"me", "x"}}), "x");
-  EXPECT_EQ(continued("{{ messages[-1].content.split('</think>')[-1] }}!", {{"a", "h</think>x "}}), "x ");
 }
 
 TEST(ChatTemplate, RefusesToContinueAMessageThatIsNotInThePrompt) {
   EXPECT_THAT(continued("{{ messages[0].content }}!", {{"user", "q"}, {"assistant", "a"}}),
               HasSubstr("continue_final_message"));
   EXPECT_THAT(continued("{{ messages[0].content|upper }}", {{"user", "q"}}), HasSubstr("continue_final_message"));
+  EXPECT_THAT(continued("{{ messages[-1].content.split('</think>')[-1] }}!", {{"a", "h</think>x "}}),
+              HasSubstr("continue_final_message"));  // a part of it
   EXPECT_THAT(continued("x", {}), HasSubstr("continue_final_message"));
   const auto parsed = ChatTemplate::parse("{{ messages[0].content }}", "<s>", "</s>").value();
   EXPECT_FALSE(parsed.render(kMessages, {.continue_final_message = true}).is_ok());  // and a generation prompt

@@ -21,7 +21,7 @@ TEST(ChatTemplateGolden, RendersAsJinja2Does) {
   const auto lines = testing::read_json_lines(HEADWATER_SOURCE_DIR "/tests/golden/chat_templates.jsonl");
   std::optional<ChatTemplate> chat_template;
   std::string name;
-  size_t renderings = 0;
+  size_t renderings = 0, continued = 0;
   for (const boost::json::object& line : lines) {
     if (line.contains("source")) {
       name = std::string(line.at("source").as_string());
@@ -32,8 +32,10 @@ TEST(ChatTemplateGolden, RendersAsJinja2Does) {
       continue;
     }
     ++renderings;
-    const auto text =
-        chat_template->render_text(messages_of(line), {.add_generation_prompt = line.at("generate").as_bool()});
+    const RenderOptions options{.add_generation_prompt = line.at("generate").as_bool(),
+                                .continue_final_message = line.contains("continue")};
+    continued += options.continue_final_message;
+    const auto text = chat_template->render_text(messages_of(line), options);
     if (line.contains("error")) {
       EXPECT_FALSE(text.is_ok()) << name << "\n" << *text;
       const bool is_raised = line.at("error").is_string();
@@ -46,6 +48,7 @@ TEST(ChatTemplateGolden, RendersAsJinja2Does) {
     }
   }
   EXPECT_GE(renderings, 200u);
+  EXPECT_GE(continued, 50u);
 }
 
 }  // namespace

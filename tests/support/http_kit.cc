@@ -2,6 +2,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -186,6 +189,10 @@ void Client::close() {
   if (socket_ >= 0) ::close(std::exchange(socket_, -1));
 }
 
+bool Client::alert_close() {
+  return SSL_shutdown(ssl_) >= 0;
+}
+
 void Client::half_close() {
   ::shutdown(socket_, SHUT_WR);
 }
@@ -289,6 +296,30 @@ std::string get(std::string_view target, std::string_view more) {
 std::string post(std::string_view target, std::string_view body, std::string_view more) {
   return fmt::format("POST {} HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n{}\r\n{}", target, body.size(), more,
                      body);
+}
+
+TlsFiles make_certificate(const std::string& folder, const std::string& name) {
+  EVP_PKEY* key = EVP_EC_gen("P-256");
+  X509* certificate = X509_new();
+  ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+  X509_gmtime_adj(X509_getm_notBefore(certificate), 0);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  X509_set_pubkey(certificate, key);
+  X509_NAME* subject = X509_get_subject_name(certificate);
+  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("localhost"), -1, -1,
+                             0);
+  X509_set_issuer_name(certificate, subject);
+  check(X509_sign(certificate, key, EVP_sha256()) != 0, "the certificate was not signed");
+  TlsFiles files{folder + "/" + name + ".crt", folder + "/" + name + ".key"};
+  FILE* file = std::fopen(files.certificate.c_str(), "w");
+  check(file && PEM_write_X509(file, certificate) == 1, "the certificate was not written");
+  std::fclose(file);
+  file = std::fopen(files.key.c_str(), "w");
+  check(file && PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr) == 1, "the key was not written");
+  std::fclose(file);
+  X509_free(certificate);
+  EVP_PKEY_free(key);
+  return files;
 }
 
 size_t open_files() {

@@ -77,11 +77,13 @@ class Client {
   Client(const Client&) = delete;
 
   bool connected() const { return connected_; }
+  int native() const { return socket_; }
   bool send(std::string_view bytes);
   void send_slowly(std::string_view bytes);  // one byte at a time
   Reply receive(bool to_head = false);
   std::string receive_some(size_t bytes);  // at most; "" at the end or after 5 s
   bool closed();                           // by the server, within 5 s; what it still sends is dropped
+  bool alert_close();                      // TLS: sends close_notify alone
   void half_close();
   void reset();  // closes with RST
   void close();
@@ -98,6 +100,9 @@ class Client {
 
 std::string get(std::string_view target, std::string_view more = "");  // more: header lines with CRLF
 std::string post(std::string_view target, std::string_view body, std::string_view more = "");
+
+// A self-signed certificate and its key, written as <folder>/<name>.crt and .key.
+TlsFiles make_certificate(const std::string& folder, const std::string& name);
 
 size_t open_files();
 size_t resident_bytes();

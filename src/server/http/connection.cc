@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -32,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 using TlsStream = asio::ssl::stream<tcp::socket>;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr char kTlsHandshake = 0x16;       // the first byte of a TLS client
 constexpr size_t kReadBytes = 16u << 10;   // of one read
 constexpr size_t kLingerBytes = 1u << 20;  // dropped unread before a connection is closed
 constexpr std::chrono::milliseconds kLingerTime{2'000};
@@ -94,6 +96,7 @@ class StreamConnection final : public Connection,
 
   awaitable<void> serve();
   awaitable<bool> handshake();
+  awaitable<void> refuse_plain();
   awaitable<bool> serve_request();  // true: the next one may follow
   awaitable<bool> wait_for_request();
   awaitable<bool> read_header();
@@ -138,6 +141,7 @@ class StreamConnection final : public Connection,
 
   TimePoint deadline_ = TimePoint::max();
   bool expired_ = false;
+  bool secure_ = false;  // the TLS handshake is done
   bool idle_ = false;
   bool first_ = true;  // no request was answered yet
   bool gone_ = false;
@@ -169,11 +173,27 @@ template <class Stream>
 awaitable<bool> StreamConnection<Stream>::handshake() {
   allow(limits_.header_timeout);
   if constexpr (std::is_same_v<Stream, TlsStream>) {
+    auto [waited] = co_await socket().async_wait(tcp::socket::wait_read, kTuple);
+    if (waited) co_return false;
+    char first = 0;
+    if (::recv(socket().native_handle(), &first, 1, MSG_PEEK) == 1 && first != kTlsHandshake) {
+      co_await refuse_plain();
+      co_return false;
+    }
     auto [error] = co_await stream_.async_handshake(asio::ssl::stream_base::server, kTuple);
     if (error) observe::logger().debug("http: TLS handshake: {}", error.message());
-    co_return !error;
+    secure_ = !error;
+    co_return secure_;
   }
   co_return true;
+}
+
+template <class Stream>
+awaitable<void> StreamConnection<Stream>::refuse_plain() {
+  std::string text = "This port speaks TLS. Use https:// in the address.";
+  const FullMessage message = full_message(site_->application.failure(400, std::move(text)), Framing{});
+  co_await wire::async_write(socket(), message, kTuple);
+  co_await linger();
 }
 
 template <class Stream>
@@ -321,7 +341,9 @@ awaitable<void> StreamConnection<Stream>::linger() {
   socket().cancel(ignored);
   allow(kLingerTime);
   while (reading_) co_await read_done_.async_wait(kTuple);
-  if constexpr (std::is_same_v<Stream, TlsStream>) co_await stream_.async_shutdown(kTuple);
+  if constexpr (std::is_same_v<Stream, TlsStream>) {
+    if (secure_) co_await stream_.async_shutdown(kTuple);
+  }
   socket().shutdown(tcp::socket::shutdown_send, ignored);
   buffer_.clear();
   for (size_t dropped = 0; dropped < kLingerBytes && !expired_ && !gone_;) {

@@ -1,5 +1,6 @@
 #include "server/http/request.h"
 
+#include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 
@@ -80,8 +81,9 @@ void Request::on_field_impl(field id, string_view name, string_view value, error
   if (id == field::transfer_encoding && (!iequals(value, "chunked") || version_ < 11))
     return fail(400, "The only Transfer-Encoding accepted is 'chunked', with HTTP/1.1. Send the body plain or chunked.",
                 error);
-  if (id == field::content_length && ++lengths_ > 1)
-    return fail(400, "The request has more than one Content-Length. Send one.", error);
+  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  if (id == field::content_length && (++lengths_ > 1 || !std::all_of(value.begin(), value.end(), is_digit)))
+    return fail(400, "The request needs one Content-Length, a decimal number. Send it once.", error);
   if (id == field::host) ++hosts_;
   fields_.emplace_back(std::string(name.data(), name.size()), std::string(value.data(), value.size()));
 }
