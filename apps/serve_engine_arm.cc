@@ -1,6 +1,7 @@
 #include "apps/serve_engine_arm.h"
 
 #include "apps/answers.h"
+#include "server/metrics_page.h"
 
 namespace headwater::apps {
 namespace {
@@ -96,6 +97,12 @@ Result<serve::LevelResult> ServeEngineArm::run(const serve::WorkloadShape& workl
                                                const std::vector<serve::Prompt>& prompts, const serve::LoadShape& load,
                                                const serve::Progress& progress) {
   return EngineLevel(runtime_, *handle_.engine, workload, prompts).run(load.concurrency, progress);
+}
+
+Result<std::optional<serve::Exposition>> ServeEngineArm::counters() {
+  const server::ServerMetrics none;
+  const std::string page = server::metrics_page({.model_name = name_}, *handle_.engine, none);
+  return std::optional(serve::Exposition::parse(page));
 }
 
 }  // namespace headwater::apps

@@ -16,9 +16,7 @@ class ServeEngineArm final : public bench::serve::Arm {
                                         const std::vector<bench::serve::Prompt>& prompts,
                                         const bench::serve::LoadShape& load,
                                         const bench::serve::Progress& progress) override;
-  Result<std::optional<bench::serve::Exposition>> counters() override {
-    return std::optional<bench::serve::Exposition>();
-  }
+  Result<std::optional<bench::serve::Exposition>> counters() override;  // as a server's /metrics would show them
 
  private:
   ServeEngineArm() = default;
