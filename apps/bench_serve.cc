@@ -122,9 +122,9 @@ Status bench_serve(ServeOptions& options) {
     *output.table << fmt::format(
         "{}{}; {}, {} shared and {} own prompt tokens in {} group{}, {} tokens an answer; {}; {} warm-up requests\n",
         options.url.empty() ? "model " : options.url + ", model ",
-        server != nullptr ? server->model() : "(in this process)",
-        options.endpoint, bench.workload.shared_tokens, bench.workload.prompt_tokens, bench.workload.groups,
-        bench.workload.groups == 1 ? "" : "s", bench.workload.tokens_max, sizing, bench.warm_up);
+        server != nullptr ? server->model() : "(in this process)", options.endpoint, bench.workload.shared_tokens,
+        bench.workload.prompt_tokens, bench.workload.groups, bench.workload.groups == 1 ? "" : "s",
+        bench.workload.tokens_max, sizing, bench.warm_up);
   }
   const Status ran = serve::run_serve_bench(bench, arms, output.table, output.json);
   HEADWATER_RETURN_IF_ERROR(output.close(options.json));

@@ -110,7 +110,7 @@ void print_level(const LevelFigures& figures, std::ostream& out) {
   out << fmt::format("\n{}, {}, repetition {}: {} of {} requests in {:.2f} s, {:.2f} requests/s, {:.1f} tokens/s\n",
                      figures.arm, load, figures.repetition, figures.completed, figures.requests, figures.seconds,
                      figures.requests_per_s, figures.output_tokens_per_s);
-  out << fmt::format("  {} prompt tokens, {} of them cached; {} output tokens; client used {:.0f}% of a core\n",
+  out << fmt::format("  {} prompt tokens, {} of them cached; {} output tokens; client used {:.1f}% of a core\n",
                      figures.prompt_tokens, figures.cached_tokens, figures.output_tokens,
                      100 * figures.client_cpu_share);
   out << fmt::format("  {:<8} {:>10} {:>10} {:>10} {:>10}\n", "ms", "mean", "p50", "p90", "p99");

@@ -178,7 +178,7 @@ class ServeBench {
   }
 
   void print_conclusion() const {
-    *table_ << fmt::format("\nclient used {:.0f}% of a core at most", 100 * client_share_max());
+    *table_ << fmt::format("\nclient used {:.1f}% of a core at most", 100 * client_share_max());
     if (arms_.size() > 1) {
       *table_ << fmt::format("; texts of the arms {}", texts_different_ > 0  ? "DIFFERENT"
                                                        : texts_compared_ > 0 ? "equal"
