@@ -211,6 +211,7 @@ void add_bench(CLI::App& app, std::function<Status()>& run) {
   add_bench_attention(*bench, run);
   add_bench_plan(*bench, run);
   add_bench_step(*bench, run);
+  add_bench_serve(*bench, run);
   add_bench_compare(*bench, run);
 }
 

@@ -20,7 +20,8 @@ PROGRAMS = ("llama-bench", "llama-batched-bench")
 
 FIXED_OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "OFF", "GGML_NATIVE": "OFF", "LLAMA_CURL": "OFF",
-    "LLAMA_OPENSSL": "OFF", "LLAMA_BUILD_TESTS": "OFF", "LLAMA_BUILD_EXAMPLES": "OFF", "LLAMA_BUILD_SERVER": "OFF"}
+    "LLAMA_OPENSSL": "OFF", "LLAMA_BUILD_TESTS": "OFF", "LLAMA_BUILD_EXAMPLES": "OFF", "LLAMA_BUILD_SERVER": "ON",
+    "LLAMA_BUILD_MTMD": "ON"}
 # Option of ggml -> flags of /proc/cpuinfo that must all be there.
 FEATURES = {
     "GGML_AVX": "avx", "GGML_AVX2": "avx2", "GGML_FMA": "fma", "GGML_F16C": "f16c", "GGML_BMI2": "bmi2",
@@ -96,20 +97,20 @@ def configure(folder, flags):
     return done
 
 
-def build(folder, flags):
+def build(folder, flags, programs=PROGRAMS):
     """Builds under `folder` what is not built yet; returns the build folder."""
     done = folder / "llama.cpp"
-    if not all((done / "bin" / program).exists() for program in PROGRAMS):
-        run(["cmake", "--build", configure(folder, flags), "--parallel", str(os.cpu_count()), "--target", *PROGRAMS])
+    if not all((done / "bin" / program).exists() for program in programs):
+        run(["cmake", "--build", configure(folder, flags), "--parallel", str(os.cpu_count()), "--target", *programs])
     return done
 
 
-def describe(folder):
+def describe(folder, program=PROGRAMS[0]):
     """Version, compiler, options and flags of a build folder."""
     cache = (folder / "CMakeCache.txt").read_text()
     values = dict(re.findall(r"^(\w+):\w+=(.*)$", cache, re.MULTILINE))
     try:
-        version = subprocess.run([folder / "bin" / "llama-bench", "--version"], capture_output=True, text=True, check=True)
+        version = subprocess.run([folder / "bin" / program, "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as failure:
         raise BuildError(str(failure)) from failure
     source = pathlib.Path(values["CMAKE_HOME_DIRECTORY"]) / TILE_SOURCE
