@@ -42,7 +42,8 @@ constexpr int kUnsentBytes = 128 << 10;  // the kernel holds for a client that d
 // Stream: tcp::socket or TlsStream.
 //
 // Reading: at most one read is in progress, into buffer_ (at most header_bytes). It is begun when a request needs bytes and,
-// while a request is answered, to see the client leave; whoever needs bytes next waits for that same read (fill()).
+// while a request is answered, to see the client leave; whoever needs bytes next waits for that same read (fill()). A client
+// whose pipelined requests fill the buffer is not seen leaving until it is read on.
 // Time: deadline_ is of the operation in progress. The listener's sweep calls expire(), which cancels it.
 template <class Stream>
 class StreamConnection final : public Connection,
@@ -222,10 +223,7 @@ awaitable<bool> StreamConnection<Stream>::serve_request() {
 
 template <class Stream>
 awaitable<bool> StreamConnection<Stream>::wait_for_request() {
-  if (first_)
-    allow(limits_.header_timeout);
-  else
-    allow(limits_.idle_timeout);
+  if (!first_) allow(limits_.idle_timeout);  // the first one's time runs since accept
   for (;;) {
     // An empty line or two may stand before a request (RFC 9112, 2.2).
     for (int i = 0; i < 4 && buffer_.size() > 0; ++i) {
