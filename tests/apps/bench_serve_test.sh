@@ -91,9 +91,9 @@ bench "chat without /tokenize" 0 "by estimate" STUB_TOKENIZE=0 --arms auto --end
 "$stub" > "$work/stub" & stub_pid=$!
 for _ in $(seq 100); do [ -s "$work/stub" ] && break; sleep 0.1; done
 url=$(sed 's/listening on //' "$work/stub")
-timeout 60 "$program" bench serve --url "$url/v1" --concurrency 2 --reps 1 --max-tokens 4 --json - > "$work/json" 2> "$work/out" ||
+timeout 60 "$program" bench serve --url "$url/v1" --metrics --concurrency 2 --reps 1 --max-tokens 4 --json - > "$work/json" 2> "$work/out" ||
   { fail "a URL"; cat "$work/out"; }
-check "JSON alone on standard output" <<< 'assert levels[0]["arm"] == "url" and levels[0]["path_deltas"] == {}, levels'
+check "JSON alone on standard output" <<< 'assert levels[0]["arm"] == "url" and levels[0]["path_deltas"]["shared"] > 0, levels'
 model=other bench "the wrong model" 1 "the first: 404 the model does not exist" --url "$url" --concurrency 1 --warm-up 0
 kill "$stub_pid"; wait "$stub_pid" 2> /dev/null
 bench "nobody listens" 1 "Connection refused" --url "$url" --concurrency 1 --warm-up 0
