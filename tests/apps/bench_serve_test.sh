@@ -63,6 +63,7 @@ bench "a failing server" 1 "did not answer the warm-up: 500 something broke" STU
 bench "failed requests" 1 "8 of 8 requests failed; the first: 500 something broke" STUB_FAIL=500 --arms auto --warm-up 0 --concurrency 2
 check "errors by status" <<< 'assert levels[0]["errors"] == 8 and levels[0]["errors_by_status"] == {"500": 8}, levels'
 bench "connections that end early" 1 "8 of 8 requests failed; the first: closed" STUB_FAIL=drop --arms auto --warm-up 0 --concurrency 2
+bench "connections that are not kept" 0 "8 of 8 requests" STUB_CLOSE=1 --arms auto --concurrency 2
 bench "an error in the stream" 1 "the first: error event the device is lost" STUB_FAIL=event --arms auto --warm-up 0 --concurrency 2
 
 bench "overload" 0 "rejected with 429: [0-9]+, [0-9]+ of them with Retry-After" STUB_CAPACITY=2 --arms auto --concurrency 8 --warm-up 1
