@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
@@ -39,10 +40,16 @@ constexpr size_t kLingerBytes = 1u << 20;  // dropped unread before a connection
 constexpr std::chrono::milliseconds kLingerTime{2'000};
 constexpr int kUnsentBytes = 128 << 10;  // the kernel holds for a client that does not read
 
+// Whether the client has gone, though nobody reads what it sent before.
+bool hung_up(int socket) {
+  pollfd asked{.fd = socket, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&asked, 1, 0) == 1;
+}
+
 // Stream: tcp::socket or TlsStream.
 //
 // Reading: at most one read is in progress, into buffer_ (at most header_bytes). It is begun when a request needs bytes and,
-// while a request is answered, to see the client leave; whoever needs bytes next waits for that same read (fill()).
+// while a request is answered, to see the client leave (a full buffer_ leaves that to expire()); whoever needs bytes next waits for that same read (fill()).
 // Time: deadline_ is of the operation in progress. The listener's sweep calls expire(), which cancels it.
 template <class Stream>
 class StreamConnection final : public Connection,
@@ -68,13 +75,15 @@ class StreamConnection final : public Connection,
 
   // Connection
   void expire(TimePoint now) override {
+    if (watching_ && !reading_ && hung_up(socket().native_handle())) return leave();
     if (now < deadline_) return;
     expired_ = true;
     error_code ignored;
     socket().cancel(ignored);
   }
+  TimePoint idle_since() const override { return idle_since_; }
   void close_if_idle() override {
-    if (idle_) leave();
+    if (idle_since_ != TimePoint::max()) leave();
   }
   void drop() override { leave(); }
 
@@ -142,7 +151,7 @@ class StreamConnection final : public Connection,
   TimePoint deadline_ = TimePoint::max();
   bool expired_ = false;
   bool secure_ = false;  // the TLS handshake is done
-  bool idle_ = false;
+  TimePoint idle_since_ = TimePoint::max();
   bool first_ = true;  // no request was answered yet
   bool gone_ = false;
   std::function<void()> on_gone_;
@@ -198,7 +207,7 @@ awaitable<void> StreamConnection<Stream>::refuse_plain() {
 
 template <class Stream>
 awaitable<bool> StreamConnection<Stream>::serve_request() {
-  request_.emplace(limits_);
+  request_.emplace(limits_, site_->bodies_bytes);
   framing_ = Framing{};
   answer_ = Answer::kNone;
   bool ready = co_await wait_for_request();
@@ -235,12 +244,12 @@ awaitable<bool> StreamConnection<Stream>::wait_for_request() {
     }
     if (buffer_.size() > 0) break;
     if (site_->draining) co_return false;
-    idle_ = true;
+    idle_since_ = Clock::now();
     const bool filled = co_await fill();
-    idle_ = false;
+    idle_since_ = TimePoint::max();
     if (filled) continue;
     if (!expired_) leave();
-    if (first_) {
+    if (first_ && !gone_) {
       std::string message = "No request arrived in time. Connect when there is one to send.";
       co_await fail(408, std::move(message));
     }
@@ -328,7 +337,6 @@ template <class Stream>
 awaitable<bool> StreamConnection<Stream>::fail(unsigned status, std::string message) {
   framing_.keep_alive = false;
   Response response = site_->application.failure(status, std::move(message));
-  if (refused_) response.headers.emplace_back("Retry-After", "1");
   const bool sent = co_await respond(std::move(response));
   co_return sent;
 }
@@ -470,6 +478,7 @@ template <class Stream>
 void StreamConnection<Stream>::leave() {
   if (gone_) return;
   gone_ = true;
+  idle_since_ = TimePoint::max();
   error_code ignored;
   socket().close(ignored);
   const auto callback = std::exchange(on_gone_, nullptr);

@@ -11,7 +11,9 @@
 //   2. While a request is being answered the socket is watched: a client that closes, or shuts down its sending side,
 //      is gone at once (Exchange::on_client_gone), also before the first byte of an answer.
 //   3. A client that does not read only stops its own Exchange::write(); after write_timeout it is dropped.
-//   4. Pipelined requests are answered in order. HTTP/1.0 clients get streams that end with the connection.
+//   4. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
+//      if that is kIdleMin or more; HTTP lets a server do that at any time.
+//   5. Pipelined requests are answered in order. HTTP/1.0 clients get streams that end with the connection.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -30,16 +32,20 @@
 namespace headwater::server::http {
 
 struct Limits {
-  uint64_t body_bytes = 8u << 20;     // 413
-  uint32_t header_bytes = 64u << 10;  // request line and header fields; 431
-  uint32_t headers = 100;             // fields; 431
-  uint32_t connections = 1024;        // one more gets 503 and is closed
+  uint64_t body_bytes = 8u << 20;      // 413
+  uint64_t bodies_bytes = 256u << 20;  // of all requests in progress, beyond kSmallBodyBytes of each; 503
+  uint32_t header_bytes = 64u << 10;   // request line and header fields; 431
+  uint32_t headers = 100;              // fields; 431
+  uint32_t connections = 1024;         // one more takes the place of one that says nothing, or gets 503
   std::chrono::milliseconds header_timeout{
       10'000};  // from accept or the first byte of a request to its whole header; 408
   std::chrono::milliseconds body_timeout{30'000};   // from the header to the whole body; 408
   std::chrono::milliseconds idle_timeout{75'000};   // between requests; closed without a word
   std::chrono::milliseconds write_timeout{30'000};  // no byte of a write was taken for this long: dropped
 };
+
+inline constexpr std::chrono::milliseconds kIdleMin{1'000};
+inline constexpr uint64_t kSmallBodyBytes = 64u << 10;  // what any request may send, however many large ones there are
 
 struct TlsFiles {           // PEM. Both empty: plain HTTP
   std::string certificate;  // chain
@@ -87,7 +93,8 @@ class Application {
   // Before the body is read: an answer that refuses the request (its body is then not read), or nothing.
   virtual std::optional<Response> admit(const RequestHead& head) = 0;
   virtual boost::asio::awaitable<void> answer(Exchange& exchange) = 0;
-  // The answer to what is wrong with the protocol itself: 400, 408, 413, 431, 503. `message` says what to do.
+  // The answer to what is wrong with the protocol itself: 400, 408, 413, 431, 503 (which should carry Retry-After).
+  // `message` says what to do.
   virtual Response failure(unsigned status, std::string message) = 0;
 };
 

@@ -22,9 +22,13 @@ std::string_view origin_form(std::string_view target) {
 
 }  // namespace
 
-Request::Request(const Limits& limits) : limits_(limits) {
+Request::Request(const Limits& limits, uint64_t& bodies_bytes) : limits_(limits), bodies_bytes_(bodies_bytes) {
   header_limit(limits.header_bytes);
   body_limit(limits.body_bytes);
+}
+
+Request::~Request() {
+  bodies_bytes_ -= counted_bytes_;
 }
 
 size_t Request::parse(std::string_view bytes) {
@@ -94,8 +98,17 @@ void Request::on_header_impl(error_code& error) {
     fail(400, fmt::format("The request has {} Host fields. HTTP/1.1 needs exactly one.", hosts_), error);
 }
 
-size_t Request::on_body_impl(string_view bytes, error_code&) {
+size_t Request::on_body_impl(string_view bytes, error_code& error) {
+  if (body_.size() + bytes.size() > kSmallBodyBytes && bodies_bytes_ + bytes.size() > limits_.bodies_bytes) {
+    fail(503,
+         fmt::format("Large requests fill all {} bytes there are for them. Try again later.", limits_.bodies_bytes),
+         error);
+    return 0;
+  }
   body_.append(bytes.data(), bytes.size());
+  const uint64_t held = std::max<uint64_t>(body_.capacity(), kSmallBodyBytes) - kSmallBodyBytes;
+  bodies_bytes_ += held - counted_bytes_;
+  counted_bytes_ = held;
   return bytes.size();
 }
 

@@ -23,7 +23,9 @@ struct Failure {
 
 class Request final : public RequestHead, private boost::beast::http::basic_parser<true> {
  public:
-  explicit Request(const Limits& limits);
+  // bodies_bytes: of all requests; this one adds what it holds beyond kSmallBodyBytes while it lives.
+  Request(const Limits& limits, uint64_t& bodies_bytes);
+  ~Request() override;
 
   // Parses the front of `bytes`, first up to the end of the header, after is_header_done() up to the end of the request, and
   // returns how many bytes are used up. The rest is to be offered again, with more behind it.
@@ -55,7 +57,7 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   void on_field_impl(field id, string_view name, string_view value, error_code& error) override;
   void on_header_impl(error_code& error) override;
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
-  size_t on_body_impl(string_view bytes, error_code&) override;
+  size_t on_body_impl(string_view bytes, error_code& error) override;
   void on_chunk_header_impl(uint64_t, string_view, error_code&) override {}
   size_t on_chunk_body_impl(uint64_t remaining, string_view bytes, error_code& error) override;
   void on_finish_impl(error_code&) override {}
@@ -64,6 +66,8 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   Failure failure_of(error_code error) const;
 
   const Limits& limits_;
+  uint64_t& bodies_bytes_;
+  uint64_t counted_bytes_ = 0;
   std::string method_;
   std::string target_;
   Headers fields_;
