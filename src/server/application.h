@@ -2,7 +2,8 @@
 //
 //   admit (header):  key -> route -> method -> content type -> ready?       answer (body): the route's handler
 //
-// Everything runs on the network thread; decoding of bodies runs on a small pool.
+// Everything runs on the network thread; decoding of bodies runs on a small pool, that of large ones on a thread of its
+// own, so that nobody with a chat to send waits for somebody's megabytes.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -29,6 +30,13 @@ struct ApplicationConfig {
 struct Serving {
   openai::ServedModel model;
   EngineService& service;
+};
+
+// Bodies above http::kSmallBodyBytes are decoded one after the other.
+struct Decoders {
+  boost::asio::thread_pool& of(const std::string& body) { return body.size() > http::kSmallBodyBytes ? large : small; }
+  boost::asio::thread_pool small{2};
+  boost::asio::thread_pool large{1};
 };
 
 class Application final : public http::Application {
@@ -84,7 +92,7 @@ class Application final : public http::Application {
 
   const ApplicationConfig config_;
   const KeyStore keys_;
-  boost::asio::thread_pool decoders_;
+  Decoders decoders_;
   ServerMetrics metrics_;
   Readiness readiness_ = Readiness::kLoading;
   std::optional<Serving> serving_;

@@ -4,6 +4,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/json.hpp>
 #include <boost/url/pct_string_view.hpp>
 
 #include "observe/observe.h"
@@ -50,10 +51,10 @@ awaitable<std::optional<openai::ApiError>> call_decoder(Decoder<Out> decoder, co
 }
 
 template <typename Out>
-awaitable<std::optional<openai::ApiError>> decode_on(boost::asio::thread_pool& pool, Decoder<Out> decoder,
-                                                     http::Exchange& exchange, const openai::ServedModel& model,
-                                                     Out& out) {
+awaitable<std::optional<openai::ApiError>> decode_on(Decoders& decoders, Decoder<Out> decoder, http::Exchange& exchange,
+                                                     const openai::ServedModel& model, Out& out) {
   const std::string body = exchange.take_body();
+  boost::asio::thread_pool& pool = decoders.of(body);
   auto error = co_await boost::asio::co_spawn(pool, call_decoder<Out>(decoder, &body, &model, &out), use_awaitable);
   co_return error;
 }
@@ -79,7 +80,8 @@ awaitable<std::optional<openai::ApiError>> Application::decode(http::Exchange& e
 void Application::report_unknown(const openai::Generation& generation) {
   for (const std::string& field : generation.unknown_fields) {
     if (unknown_fields_.size() >= kUnknownFieldsMax || !unknown_fields_.insert(field).second) continue;
-    observe::logger().info("the request field '{}' is not known; ignored (said once)", field);
+    observe::logger().info("the request field {} is not known; ignored (said once)",
+                           boost::json::serialize(boost::json::value(field)));  // control characters escaped
   }
 }
 
