@@ -52,6 +52,8 @@ bool lists(std::string_view spellings, std::string_view flag) {
 }  // namespace
 
 std::optional<std::string> answer_foreign_flag(std::span<const char* const> arguments) {
+  // The benches have flags of those names: --metrics, --dtype.
+  if (!arguments.empty() && arguments[0] == std::string_view("bench")) return std::nullopt;
   for (const std::string_view argument : arguments) {
     if (argument == "--") break;
     if (!argument.starts_with('-')) continue;

@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -154,6 +155,7 @@ def parse(words):
 def main(words):
     arguments = parse(words)
     processor = llama_cpp_build.processor(pathlib.Path("/proc/cpuinfo").read_text())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, which ends the server too
     try:
         folder = arguments.peer_build or llama_cpp_build.build(ROOT / "build/peers", processor["flags"],
                                                                ("llama-server",))

@@ -144,7 +144,8 @@ struct Connection::Stream {
   Answer& answer;
   SteadyClock::time_point start = SteadyClock::now();
   EventStream events;
-  bool done = false;  // [DONE] was there
+  bool answered = false;  // the header was there
+  bool done = false;      // [DONE] was there
 
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - start).count(); }
 
@@ -236,6 +237,7 @@ asio::awaitable<void> Connection::receive(const StreamRequest& request, Stream& 
   parser.body_limit(boost::none);
   co_await http::async_read_header(stream_, buffer_, parser, asio::redirect_error(asio::use_awaitable, failed));
   if (failed) co_return stream.fail(failed);
+  stream.answered = true;
   const unsigned status = parser.get().result_int();
   const std::function<void(std::string_view)> on_event = [&stream, &request](std::string_view data) {
     stream.take_event(data, request.on_chunk);
@@ -276,6 +278,7 @@ asio::awaitable<void> Connection::receive(const StreamRequest& request, Stream& 
 asio::awaitable<void> Connection::ask(StreamRequest request, Answer& answer) {
   Stream stream(answer);
   ErrorCodeOfBoost failed;
+  const bool reused = open_;
   co_await open(request, failed);
   if (failed) {
     stream.fail("connect", failed.message());
@@ -290,6 +293,12 @@ asio::awaitable<void> Connection::ask(StreamRequest request, Answer& answer) {
     answer.end = Answer::End::kVanished;
   } else {
     co_await receive(request, stream);
+  }
+  if (reused && !stream.answered && answer.failure == "closed") {  // the server had closed the idle connection
+    close();
+    answer = {};
+    co_await ask(request, answer);
+    co_return;
   }
   answer.seconds = stream.elapsed();
   if (answer.end == Answer::End::kFailed || answer.end == Answer::End::kVanished) close(request.vanish.reset);

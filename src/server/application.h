@@ -3,7 +3,7 @@
 //   admit (header):  key -> route -> method -> content type -> ready?       answer (body): the route's handler
 //
 // Everything runs on the network thread; decoding of bodies runs on a small pool, that of large ones on a thread of its
-// own, so that nobody with a chat to send waits for somebody's megabytes.
+// own, so that nobody with a chat to send waits for somebody's megabytes. Their answers without the engine are made there too.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -83,7 +83,9 @@ class Application final : public http::Application {
   boost::asio::awaitable<unsigned> cache(http::Exchange& exchange);
 
   boost::asio::awaitable<unsigned> generate(http::Exchange& exchange, openai::Endpoint endpoint);
-  boost::asio::awaitable<unsigned> render(http::Exchange& exchange, openai::Endpoint endpoint);
+  using Converter = std::optional<openai::ApiError> (*)(std::string_view body, const openai::ServedModel&,
+                                                        std::string& answer);
+  boost::asio::awaitable<unsigned> convert(http::Exchange& exchange, Converter converter);
   boost::asio::awaitable<std::optional<openai::ApiError>> decode(http::Exchange& exchange, openai::Endpoint endpoint,
                                                                  openai::Generation& out);
   void report_unknown(const openai::Generation& generation);

@@ -34,6 +34,11 @@ TEST(Tokenizer, MergesByRankAndTheLeftmostOfEquals) {
   EXPECT_EQ(pieces(tokenizer, ""), Pieces{});
 }
 
+TEST(Tokenizer, KnowsTheBytesOfItsLongestToken) {
+  const Tokenizer tokenizer = TestVocabulary("gpt-2").tokenizer();
+  EXPECT_EQ(tokenizer.token_bytes_max(), std::string_view("<|im_end|><tool>").size());
+}
+
 TEST(Tokenizer, KeepsControlTokensAsTextUnlessAsked) {
   const Tokenizer tokenizer = TestVocabulary("gpt-2").tokenizer();
   EXPECT_EQ(pieces(tokenizer, "a<s>", SpecialTokens::kParse), (Pieces{"a", "<s>"}));

@@ -6,6 +6,7 @@ STUB_CAPACITY                requests at once; one more is answered 429
 STUB_FAIL                    500: that status; drop: the connection ends after 2 tokens; event: an error event does
 STUB_SHARED                  0: no step shares a prefix; 1: also those of the arm off
 STUB_TEXT                    arm: the text names the arm
+STUB_CLOSE                   1: connections end after an answer without a word
 STUB_TOKENIZE                0: there is no /tokenize
 """
 
@@ -81,7 +82,7 @@ async def stream(writer, request, chat):
     usage = {"prompt_tokens": count, "completion_tokens": tokens, "prompt_tokens_details": {"cached_tokens": CACHED}}
     await chunk(writer, f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n")
     writer.write(b"0\r\n\r\n")
-    return True
+    return os.environ.get("STUB_CLOSE") != "1"
 
 
 async def complete(writer, request, chat):

@@ -29,7 +29,9 @@ using std::chrono::milliseconds;
 
 size_t number(std::string_view query, std::string_view name, size_t otherwise) {
   const size_t at = query.find(std::string(name) + "=");
-  return at == std::string_view::npos ? otherwise : std::stoul(std::string(query.substr(at + name.size() + 1)));
+  return at == std::string_view::npos
+             ? otherwise
+             : std::min<size_t>(std::stoul(std::string(query.substr(at + name.size() + 1))), 10'000'000);
 }
 
 awaitable<void> pause(milliseconds time) {
@@ -37,6 +39,11 @@ awaitable<void> pause(milliseconds time) {
   asio::steady_timer timer(executor, time);
   co_await timer.async_wait(asio::use_awaitable);
 }
+
+struct Ended {  // also by an exception
+  std::atomic<int>& count;
+  ~Ended() { ++count; }
+};
 
 // OpenSSL writes for the clients without MSG_NOSIGNAL; the server must do without the signal's being blocked.
 void signal_on_broken_pipe(bool on) {
@@ -59,6 +66,7 @@ std::optional<Response> SmallApplication::admit(const RequestHead& head) {
 
 awaitable<void> SmallApplication::answer(Exchange& exchange) {
   ++begun;
+  const Ended at_return{ended};
   const std::string path(exchange.head().path());
   exchange.on_client_gone([this] { ++gone; });
   Response response;
@@ -67,7 +75,6 @@ awaitable<void> SmallApplication::answer(Exchange& exchange) {
   } else if (path == "/hang") {
     co_await hang(exchange);
   } else if (path == "/throw") {
-    ++ended;
     throw std::runtime_error("thrown by the application");
   } else if (path != "/nothing") {
     response.content_type = "text/plain";
@@ -81,7 +88,6 @@ awaitable<void> SmallApplication::answer(Exchange& exchange) {
     }
     co_await exchange.respond(std::move(response));
   }
-  ++ended;
 }
 
 awaitable<void> SmallApplication::stream(Exchange& exchange) {

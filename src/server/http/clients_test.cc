@@ -297,6 +297,24 @@ TEST_P(Clients, WithLargeBodiesShareABoundThatSmallOnesDoNotFeel) {
   EXPECT_EQ(again.receive().status, 200);
 }
 
+TEST_P(Clients, WhoDoNotReadLargeAnswersFillThatBoundToo) {
+  Limits limits = quick_limits();
+  limits.bodies_bytes = 12'000'000;
+  limits.write_timeout = std::chrono::seconds(20);
+  LiveServer server(limits, files());
+  Client slow(server.port(), tls(), 4096);
+  slow.send(get("/large?bytes=10000000"));
+  for (int i = 0; i < 500 && server.application.begun == 0; ++i) std::this_thread::sleep_for(milliseconds(2));
+  Client late(server.port(), tls());
+  late.send(get("/large?bytes=10000000"));
+  EXPECT_EQ(late.receive().status, 503);
+  late.send(get("/large?bytes=50000"));
+  EXPECT_EQ(late.receive().body.size(), 50'000u);
+  EXPECT_EQ(slow.receive().body.size(), 10'000'000u);
+  late.send(get("/large?bytes=10000000"));
+  EXPECT_EQ(late.receive().body.size(), 10'000'000u);
+}
+
 TEST_P(Clients, WhoCloseBehindMoreThanTheBufferHoldsAreSeen) {
   LiveServer server(quick_limits(), files());
   Client client(server.port(), tls());

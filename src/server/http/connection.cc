@@ -49,7 +49,8 @@ bool hung_up(int socket) {
 // Stream: tcp::socket or TlsStream.
 //
 // Reading: at most one read is in progress, into buffer_ (at most header_bytes). It is begun when a request needs bytes and,
-// while a request is answered, to see the client leave (a full buffer_ leaves that to expire()); whoever needs bytes next waits for that same read (fill()).
+// while a request is answered, to see the client leave; whoever needs bytes next waits for that same read (fill()). Behind a
+// buffer full of pipelined requests, expire() looks whether the client is still there.
 // Time: deadline_ is of the operation in progress. The listener's sweep calls expire(), which cancels it.
 template <class Stream>
 class StreamConnection final : public Connection,
@@ -231,10 +232,7 @@ awaitable<bool> StreamConnection<Stream>::serve_request() {
 
 template <class Stream>
 awaitable<bool> StreamConnection<Stream>::wait_for_request() {
-  if (first_)
-    allow(limits_.header_timeout);
-  else
-    allow(limits_.idle_timeout);
+  if (!first_) allow(limits_.idle_timeout);  // the first one's time runs since accept
   for (;;) {
     // An empty line or two may stand before a request (RFC 9112, 2.2).
     for (int i = 0; i < 4 && buffer_.size() > 0; ++i) {
@@ -428,6 +426,12 @@ awaitable<bool> StreamConnection<Stream>::respond(Response response) {
   if (gone_) co_return false;
   if (site_->draining) framing_.keep_alive = false;
   answer_ = Answer::kDone;
+  BodyShare share(limits_, site_->bodies_bytes);  // while it is written: a client may take its time
+  if (!share.fits(response.body.size())) {
+    response = site_->application.failure(
+        503, "Requests and answers fill all the memory there is for large ones. Try again later.");
+  }
+  share.take(response.body.size());
   bool sent = false;
   if (to_head() || !has_body(response.status)) {
     HeadMessage message = head_message(response, framing_);

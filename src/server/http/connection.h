@@ -25,7 +25,7 @@ struct Site {
   std::optional<boost::asio::ssl::context> tls;
   boost::asio::steady_timer sweep;  // of the deadlines; woken when the last connection ends
   std::unordered_set<Connection*> live;
-  uint64_t bodies_bytes = 0;  // memory of the bodies of requests in progress
+  uint64_t bodies_bytes = 0;  // shares of the bodies of requests and answers in progress
   size_t refused = 0;         // of those live: being told that there are too many
   bool draining = false;      // no request after the one in progress
 };

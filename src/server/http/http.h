@@ -7,13 +7,18 @@
 //
 // What a connection promises
 //   1. Every limit of Limits holds before memory is taken for what exceeds it; the client is told (408, 413, 431, ...) by
-//      a body that Application::failure() makes, then the connection closes.
+//      a body that Application::failure() makes, then the connection closes. A body takes memory as it arrives, not as its
+//      Content-Length promises.
 //   2. While a request is being answered the socket is watched: a client that closes, or shuts down its sending side,
 //      is gone at once (Exchange::on_client_gone), also before the first byte of an answer.
 //   3. A client that does not read only stops its own Exchange::write(); after write_timeout it is dropped.
-//   4. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
+//   4. Pipelined requests are answered in order. HTTP/1.0 clients get streams that end with the connection.
+//   5. A request that two servers might read differently (two lengths, a length and a coding, a coding other than chunked,
+//      not one Host) gets 400 and ends the connection.
+//   6. Before the server closes, it lets the client read the last answer: it sends its end, and for up to 2 s drops what
+//      still arrives.
+//   7. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
 //      if that is kIdleMin or more; HTTP lets a server do that at any time.
-//   5. Pipelined requests are answered in order. HTTP/1.0 clients get streams that end with the connection.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -33,7 +38,7 @@ namespace headwater::server::http {
 
 struct Limits {
   uint64_t body_bytes = 8u << 20;      // 413
-  uint64_t bodies_bytes = 256u << 20;  // of all requests in progress, beyond kSmallBodyBytes of each; 503
+  uint64_t bodies_bytes = 256u << 20;  // of requests and answers in progress, beyond kSmallBodyBytes of each; 503
   uint32_t header_bytes = 64u << 10;   // request line and header fields; 431
   uint32_t headers = 100;              // fields; 431
   uint32_t connections = 1024;         // one more takes the place of one that says nothing, or gets 503
@@ -45,7 +50,7 @@ struct Limits {
 };
 
 inline constexpr std::chrono::milliseconds kIdleMin{1'000};
-inline constexpr uint64_t kSmallBodyBytes = 64u << 10;  // what any request may send, however many large ones there are
+inline constexpr uint64_t kSmallBodyBytes = 64u << 10;  // what any may have, however many large ones there are
 
 struct TlsFiles {           // PEM. Both empty: plain HTTP
   std::string certificate;  // chain
@@ -65,9 +70,9 @@ struct Response {
 class RequestHead {
  public:
   virtual ~RequestHead() = default;
-  virtual std::string_view method() const = 0;                       // "GET"
-  virtual std::string_view path() const = 0;                         // before '?', as it was sent
-  virtual std::string_view query() const = 0;                        // behind '?'; "" without
+  virtual std::string_view method() const = 0;  // "GET"
+  virtual std::string_view path() const = 0;    // before '?', as it was sent; of http://host/path: /path
+  virtual std::string_view query() const = 0;   // behind '?'; "" without
   virtual std::string_view header(std::string_view name) const = 0;  // any case; "" when absent; the first of several
 };
 
@@ -92,14 +97,16 @@ class Application {
   virtual ~Application() = default;
   // Before the body is read: an answer that refuses the request (its body is then not read), or nothing.
   virtual std::optional<Response> admit(const RequestHead& head) = 0;
+  // A return without an answer, or an exception, becomes 500; an unfinished stream ends with the connection.
   virtual boost::asio::awaitable<void> answer(Exchange& exchange) = 0;
-  // The answer to what is wrong with the protocol itself: 400, 408, 413, 431, 503 (which should carry Retry-After).
-  // `message` says what to do.
+  // The answer to what is wrong with the protocol itself: 400, 408, 413, 431, 503; and 500. `message` says what to do.
+  //   7. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
+  //      if that is kIdleMin or more; HTTP lets a server do that at any time.
   virtual Response failure(unsigned status, std::string message) = 0;
 };
 
-// Accepts on one address. Its connections live on when it is closed; it must outlive them (drain, then run the
-// io_context until connections() is 0).
+// Accepts on one address. Its connections live on when it is closed: drain, then run the io_context until connections() is 0.
+// Its destruction drops those that are left; the Application must live until the io_context has run dry or is destroyed.
 class Listener {
  public:
   // host: a numeric address or a name; port 0: any free one. Errors name the address and what to do.

@@ -4,6 +4,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 
 #include "observe/observe.h"
 #include "server/http/connection.h"
@@ -83,7 +84,12 @@ class Door : public std::enable_shared_from_this<Door> {
   void admit(tcp::socket socket) {
     const bool full = site_->live.size() - site_->refused >= site_->limits.connections && !make_room();
     if (full && site_->refused >= kRefused) return;
-    start_connection(site_, std::move(socket), full);
+    try {
+      start_connection(site_, std::move(socket), full);
+    } catch (const std::exception& exception) {  // no memory: this client's loss alone
+      observe::logger().debug("http: a connection does not begin: {}", exception.what());
+    }
+    if (site_->live.empty()) return;
     if (!std::exchange(sweeping_, true)) asio::co_spawn(site_->io, sweep(this->shared_from_this()), asio::detached);
   }
 

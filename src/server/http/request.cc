@@ -22,13 +22,9 @@ std::string_view origin_form(std::string_view target) {
 
 }  // namespace
 
-Request::Request(const Limits& limits, uint64_t& bodies_bytes) : limits_(limits), bodies_bytes_(bodies_bytes) {
+Request::Request(const Limits& limits, uint64_t& bodies_bytes) : limits_(limits), share_(limits, bodies_bytes) {
   header_limit(limits.header_bytes);
   body_limit(limits.body_bytes);
-}
-
-Request::~Request() {
-  bodies_bytes_ -= counted_bytes_;
 }
 
 size_t Request::parse(std::string_view bytes) {
@@ -99,16 +95,16 @@ void Request::on_header_impl(error_code& error) {
 }
 
 size_t Request::on_body_impl(string_view bytes, error_code& error) {
-  if (body_.size() + bytes.size() > kSmallBodyBytes && bodies_bytes_ + bytes.size() > limits_.bodies_bytes) {
+  const uint64_t size = body_.size() + bytes.size();
+  if (size > kSmallBodyBytes && !share_.fits(size)) {
     fail(503,
-         fmt::format("Large requests fill all {} bytes there are for them. Try again later.", limits_.bodies_bytes),
+         fmt::format("Requests and answers fill all {} bytes there are for large ones. Try again later.",
+                     limits_.bodies_bytes),
          error);
     return 0;
   }
   body_.append(bytes.data(), bytes.size());
-  const uint64_t held = std::max<uint64_t>(body_.capacity(), kSmallBodyBytes) - kSmallBodyBytes;
-  bodies_bytes_ += held - counted_bytes_;
-  counted_bytes_ = held;
+  share_.take(body_.capacity());
   return bytes.size();
 }
 

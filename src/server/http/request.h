@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/http/body_share.h"
 #include "server/http/http.h"
 
 namespace headwater::server::http {
@@ -23,9 +24,8 @@ struct Failure {
 
 class Request final : public RequestHead, private boost::beast::http::basic_parser<true> {
  public:
-  // bodies_bytes: of all requests; this one adds what it holds beyond kSmallBodyBytes while it lives.
+  // bodies_bytes: of all bodies; this one takes its share while it lives.
   Request(const Limits& limits, uint64_t& bodies_bytes);
-  ~Request() override;
 
   // Parses the front of `bytes`, first up to the end of the header, after is_header_done() up to the end of the request, and
   // returns how many bytes are used up. The rest is to be offered again, with more behind it.
@@ -66,8 +66,7 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   Failure failure_of(error_code error) const;
 
   const Limits& limits_;
-  uint64_t& bodies_bytes_;
-  uint64_t counted_bytes_ = 0;
+  BodyShare share_;
   std::string method_;
   std::string target_;
   Headers fields_;

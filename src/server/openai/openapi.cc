@@ -34,11 +34,13 @@ json::object text_schema(double bytes_min, double bytes_max) {
   return schema;
 }
 
-json::object integer_schema(const Field& field) {
+// Numbers of tokens cannot exceed the context.
+json::object integer_schema(const Field& field, const ServedModel& served) {
   json::object schema = typed("integer");
   const bool limited = !std::isinf(field.max);
   schema["minimum"] = limited ? static_cast<int64_t>(field.min) : std::numeric_limits<int64_t>::min();
   schema["maximum"] = limited ? static_cast<int64_t>(field.max) : std::numeric_limits<int64_t>::max();
+  if (field.name.ends_with("_tokens")) schema["maximum"] = served.context_max;
   return schema;
 }
 
@@ -71,7 +73,7 @@ json::object value_schema(const Field& field, const ServedModel& served) {
     case FieldKind::kBoolean:
       return typed("boolean");
     case FieldKind::kInteger:
-      return integer_schema(field);
+      return integer_schema(field, served);
     case FieldKind::kNumber:
       return number_schema(field);
     case FieldKind::kString:
@@ -83,7 +85,7 @@ json::object value_schema(const Field& field, const ServedModel& served) {
     case FieldKind::kAny:
       return {};
     case FieldKind::kLogprobs:
-      return {{"anyOf", {typed("boolean"), integer_schema(field)}}};
+      return {{"anyOf", {typed("boolean"), integer_schema(field, served)}}};
     case FieldKind::kStops: {
       json::object texts = list_of(text_schema(1, kStopBytesMax), 0);
       texts["maxItems"] = static_cast<int64_t>(field.max);

@@ -79,8 +79,9 @@ inline constexpr std::string_view kAnswerSchemas = R"({
       "usage": {"$ref": "#/components/schemas/Usage"}}
   },
   "Events": {
-    "type": "string",
-    "description": "Server-sent events: data: {chunk}, the last one data: [DONE]; comments keep the connection alive. An error after the beginning is one event data: {\"error\": ...}."
+    "type": "object", "required": ["data"],
+    "properties": {"data": {"type": "string"}},
+    "description": "One of the server-sent events: data: {chunk}, the last one data: [DONE]; comments keep the connection alive. An error after the beginning is one event data: {\"error\": ...}."
   },
   "Model": {
     "type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"],

@@ -71,6 +71,8 @@ TEST(OpenApi, SaysWhatTheTableOfFieldsSays) {
   const json::value document = description();
   EXPECT_EQ(properties(document, "ChatRequest").at("temperature").at("anyOf").at(0),
             json::parse(R"({"type": "number", "minimum": 0.0, "maximum": 2.0})"));
+  EXPECT_EQ(properties(document, "ChatRequest").at("max_tokens").at("anyOf").at(0).at("maximum"), json::value(256))
+      << "the context";
   EXPECT_EQ(properties(document, "ChatRequest").at("temperature").at("default"), json::value(1));
   EXPECT_EQ(properties(document, "ChatRequest").at("tool_choice").at("enum"), json::parse(R"(["none", "auto", null])"));
   EXPECT_EQ(properties(document, "CompletionRequest").at("prompt").at("anyOf").at(2).at("items").at("maximum"),
