@@ -5,6 +5,7 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "observe/observe.h"
 #include "server/openai/openapi.h"
@@ -31,6 +32,15 @@ std::optional<openai::ApiError> wrong_content(const http::RequestHead& head) {
         .status = 415, .message = fmt::format("The body is encoded as '{}'; send it as it is", coding.substr(0, 80))};
   }
   return std::nullopt;
+}
+
+// Open routes are for everybody, and everybody could fill the memory there is for large bodies.
+bool announces_large_body(const http::RequestHead& head) {
+  const std::string_view length = head.header("Content-Length");
+  uint64_t bytes = 0;
+  const auto [end, failed] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  return !head.header("Transfer-Encoding").empty() || (!length.empty() && failed != std::errc()) ||
+         bytes > http::kSmallBodyBytes;
 }
 
 }  // namespace
@@ -123,6 +133,8 @@ std::optional<http::Response> Application::admit(const http::RequestHead& head) 
   }
   if (method == "POST") {
     if (auto error = wrong_content(head)) return refuse(std::move(*error));
+  } else if (announces_large_body(head)) {
+    return refuse({.status = 413, .message = "This route reads no body; send the request without one"});
   }
   if ((*route)->needs_model && readiness_ != Readiness::kReady) {
     count(503);

@@ -17,7 +17,10 @@ class BodyShare {
   BodyShare(const BodyShare&) = delete;
   BodyShare& operator=(const BodyShare&) = delete;
 
-  bool fits(uint64_t body_bytes) const { return all_ - taken_ + part_of(body_bytes) <= limits_.bodies_bytes; }
+  bool fits(uint64_t body_bytes) const {
+    const uint64_t part = part_of(body_bytes);
+    return part == 0 || all_ - taken_ + part <= limits_.bodies_bytes;
+  }
   void take(uint64_t body_bytes) {
     all_ += part_of(body_bytes) - taken_;
     taken_ = part_of(body_bytes);

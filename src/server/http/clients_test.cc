@@ -271,7 +271,7 @@ TEST_P(Clients, WithLargeBodiesShareABoundThatSmallOnesDoNotFeel) {
   limits.bodies_bytes = 600'000;
   limits.body_timeout = std::chrono::seconds(20);
   LiveServer server(limits, files());
-  const std::string head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: ";
+  const std::string head = "POST /large?bytes=10 HTTP/1.1\r\nHost: x\r\nContent-Length: ";
   std::vector<Client> large;
   int refused = 0;
   for (int i = 0; i < 6; ++i) {

@@ -426,6 +426,7 @@ awaitable<bool> StreamConnection<Stream>::respond(Response response) {
   if (gone_) co_return false;
   if (site_->draining) framing_.keep_alive = false;
   answer_ = Answer::kDone;
+  if (request_) request_->give_back_share();
   BodyShare share(limits_, site_->bodies_bytes);  // while it is written: a client may take its time
   if (!share.fits(response.body.size())) {
     response = site_->application.failure(

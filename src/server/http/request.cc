@@ -95,8 +95,7 @@ void Request::on_header_impl(error_code& error) {
 }
 
 size_t Request::on_body_impl(string_view bytes, error_code& error) {
-  const uint64_t size = body_.size() + bytes.size();
-  if (size > kSmallBodyBytes && !share_.fits(size)) {
+  if (!share_.fits(body_.size() + bytes.size())) {
     fail(503,
          fmt::format("Requests and answers fill all {} bytes there are for large ones. Try again later.",
                      limits_.bodies_bytes),
