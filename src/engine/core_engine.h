@@ -69,6 +69,7 @@ class CoreEngine final : public Engine {
   // intake.cc
   void finish(Sequence& sequence, FinishReason reason, Emission emission);
   void finish_without_token(Sequence& sequence, FinishReason reason);
+  void sweep_lists();
   void forget_finished();
   bool can_advance() const;
 
@@ -109,6 +110,8 @@ class CoreEngine final : public Engine {
   std::vector<std::unique_ptr<ActiveRequest>> requests_;
   std::vector<Sequence*> running_;  // sorted by goes_before()
   std::vector<Sequence*> waiting_;  // sorted by goes_before()
+  bool running_stale_ = false;      // finished ones are in the list
+  bool waiting_stale_ = false;
   bool someone_finished_ = false;
 
   // One step's arrays, sized once.

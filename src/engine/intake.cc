@@ -1,5 +1,6 @@
 // Requests coming in, and requests coming to an end before or after their time.
 #include <algorithm>
+#include <utility>
 
 #include "engine/core_engine.h"
 
@@ -10,9 +11,10 @@ void CoreEngine::take_inbox() {
   inbox_.take(arrivals_);
   for (auto& ticket : arrivals_) {
     requests_.push_back(std::make_unique<ActiveRequest>(std::move(ticket)));
-    for (Sequence& sequence : requests_.back()->choices) {
-      waiting_.insert(std::ranges::upper_bound(waiting_, &sequence, goes_before), &sequence);
-    }
+    std::vector<Sequence>& choices = requests_.back()->choices;
+    auto place = std::ranges::upper_bound(waiting_, choices.data(), goes_before);  // nobody comes between them
+    place = waiting_.insert(place, choices.size(), nullptr);
+    for (Sequence& sequence : choices) *place++ = &sequence;
   }
 }
 
@@ -21,6 +23,7 @@ void CoreEngine::heed_signals() {
     Ticket& ticket = *request->ticket;
     const bool signalled =
         ticket.signalled.load(std::memory_order_relaxed) && ticket.signalled.exchange(false, std::memory_order_acquire);
+    if (!signalled && !request->admitted) continue;                         // thousands of choices may wait
     const uint32_t room_used = ticket.ring.size() + request->choices_left;  // after a step in which every choice emits
     for (Sequence& sequence : request->choices) {
       if (sequence.phase == Phase::kFinished) continue;
@@ -33,6 +36,7 @@ void CoreEngine::heed_signals() {
       }
     }
   }
+  sweep_lists();
 }
 
 void CoreEngine::finish_without_token(Sequence& sequence, FinishReason reason) {
@@ -43,11 +47,11 @@ void CoreEngine::finish_without_token(Sequence& sequence, FinishReason reason) {
           .made_ns = clock_.now_ns()});
 }
 
-// Ends a choice in whatever phase it is and gives its pages back. `emission` is its last one.
+// Ends a choice in whatever phase it is and gives its pages back. `emission` is its last one. Stays in its list until
+// sweep_lists(): thousands may end in one step.
 void CoreEngine::finish(Sequence& sequence, FinishReason reason, Emission emission) {
   ActiveRequest& request = *sequence.request;
-  std::vector<Sequence*>& list = sequence.phase == Phase::kRunning ? running_ : waiting_;
-  list.erase(std::ranges::find(list, &sequence));
+  (sequence.phase == Phase::kRunning ? running_stale_ : waiting_stale_) = true;
   if (sequence.slot != kNoSlot) cache_.close(sequence.slot);
   sequence.slot = kNoSlot;
   sequence.phase = Phase::kFinished;
@@ -67,6 +71,12 @@ void CoreEngine::finish(Sequence& sequence, FinishReason reason, Emission emissi
   metrics_.end_to_end.observe(1e-9 * static_cast<double>(clock_.now_ns() - request.ticket->submitted_ns));
 }
 
+void CoreEngine::sweep_lists() {
+  const auto finished = [](const Sequence* sequence) { return sequence->phase == Phase::kFinished; };
+  if (std::exchange(running_stale_, false)) std::erase_if(running_, finished);
+  if (std::exchange(waiting_stale_, false)) std::erase_if(waiting_, finished);
+}
+
 void CoreEngine::forget_finished() {
   if (!someone_finished_) return;
   std::erase_if(requests_, [](const auto& request) { return request->choices_left == 0; });
@@ -76,6 +86,7 @@ void CoreEngine::forget_finished() {
 void CoreEngine::emit() {
   if (!entries_.empty()) outbox_.push(entries_);
   entries_.clear();
+  sweep_lists();
   forget_finished();
 }
 

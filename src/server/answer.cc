@@ -255,6 +255,7 @@ boost::asio::awaitable<unsigned> Answer::whole() {
   http::Response response;
   if (good) {
     response.body = openai::answer_json(head_, deltas_, usage(), *model_.tokenizer);
+    deltas_.clear();
   } else {
     response = error_response({.status = 500,
                                .message = "The answer could not be completed; request " + request_id_,

@@ -5,6 +5,7 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "observe/observe.h"
 #include "server/openai/openapi.h"
@@ -33,6 +34,15 @@ std::optional<openai::ApiError> wrong_content(const http::RequestHead& head) {
   return std::nullopt;
 }
 
+// Open routes are for everybody, and everybody could fill the memory there is for large bodies.
+bool announces_large_body(const http::RequestHead& head) {
+  const std::string_view length = head.header("Content-Length");
+  uint64_t bytes = 0;
+  const auto [end, failed] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  return !head.header("Transfer-Encoding").empty() || (!length.empty() && failed != std::errc()) ||
+         bytes > http::kSmallBodyBytes;
+}
+
 }  // namespace
 
 const std::vector<Application::Route>& Application::routes() {
@@ -58,10 +68,11 @@ const std::vector<Application::Route>& Application::routes() {
 }
 
 Application::Application(ApplicationConfig config, KeyStore keys)
-    : config_(std::move(config)), keys_(std::move(keys)), decoders_(2) {}
+    : config_(std::move(config)), keys_(std::move(keys)) {}
 
 Application::~Application() {
-  decoders_.join();
+  decoders_.small.join();
+  decoders_.large.join();
 }
 
 void Application::start_serving(const Serving& serving) {
@@ -122,6 +133,8 @@ std::optional<http::Response> Application::admit(const http::RequestHead& head) 
   }
   if (method == "POST") {
     if (auto error = wrong_content(head)) return refuse(std::move(*error));
+  } else if (announces_large_body(head)) {
+    return refuse({.status = 413, .message = "This route reads no body; send the request without one"});
   }
   if ((*route)->needs_model && readiness_ != Readiness::kReady) {
     count(503);
@@ -140,18 +153,7 @@ boost::asio::awaitable<void> Application::answer(http::Exchange& exchange) {
   const http::RequestHead& head = exchange.head();
   const std::string method(head.method()), path(head.path());
   const std::vector<const Route*> candidates = find(path);
-  unsigned status = 500;
-  bool threw = false;
-  try {
-    status = co_await (this->*candidates.front()->handler)(exchange);
-  } catch (const std::exception& problem) {
-    observe::logger().error("{} {}: {}", method, path, problem.what());
-    threw = true;
-  }
-  if (threw) {  // where the answer has begun already this has no effect but the end of the connection
-    http::Response response = error_response({.status = 500, .message = "Internal error", .type = "server_error"});
-    co_await exchange.respond(std::move(response));
-  }
+  const unsigned status = co_await (this->*candidates.front()->handler)(exchange);
   count(status);
   observe::logger().debug("{} {} {} {:.1f} ms", method, path, status,
                           1e-6 * static_cast<double>(SystemClock().now_ns() - begin_ns));
@@ -159,7 +161,9 @@ boost::asio::awaitable<void> Application::answer(http::Exchange& exchange) {
 
 http::Response Application::failure(unsigned status, std::string message) {
   count(status);
-  return error_response({.status = status, .message = std::move(message)});
+  openai::ApiError error{.status = status, .message = std::move(message)};
+  if (status >= 500) error.type = status == 503 ? "unavailable_error" : "server_error";
+  return error_response(error);
 }
 
 void Application::count(unsigned status) {

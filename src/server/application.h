@@ -2,7 +2,8 @@
 //
 //   admit (header):  key -> route -> method -> content type -> ready?       answer (body): the route's handler
 //
-// Everything runs on the network thread; decoding of bodies runs on a small pool.
+// Everything runs on the network thread; decoding of bodies runs on a small pool, that of large ones on a thread of its
+// own, so that nobody with a chat to send waits for somebody's megabytes. Their answers without the engine are made there too.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -29,6 +30,13 @@ struct ApplicationConfig {
 struct Serving {
   openai::ServedModel model;
   EngineService& service;
+};
+
+// Bodies above http::kSmallBodyBytes are decoded one after the other.
+struct Decoders {
+  boost::asio::thread_pool& of(const std::string& body) { return body.size() > http::kSmallBodyBytes ? large : small; }
+  boost::asio::thread_pool small{2};
+  boost::asio::thread_pool large{1};
 };
 
 class Application final : public http::Application {
@@ -75,7 +83,9 @@ class Application final : public http::Application {
   boost::asio::awaitable<unsigned> cache(http::Exchange& exchange);
 
   boost::asio::awaitable<unsigned> generate(http::Exchange& exchange, openai::Endpoint endpoint);
-  boost::asio::awaitable<unsigned> render(http::Exchange& exchange, openai::Endpoint endpoint);
+  using Converter = std::optional<openai::ApiError> (*)(std::string_view body, const openai::ServedModel&,
+                                                        std::string& answer);
+  boost::asio::awaitable<unsigned> convert(http::Exchange& exchange, Converter converter);
   boost::asio::awaitable<std::optional<openai::ApiError>> decode(http::Exchange& exchange, openai::Endpoint endpoint,
                                                                  openai::Generation& out);
   void report_unknown(const openai::Generation& generation);
@@ -84,7 +94,7 @@ class Application final : public http::Application {
 
   const ApplicationConfig config_;
   const KeyStore keys_;
-  boost::asio::thread_pool decoders_;
+  Decoders decoders_;
   ServerMetrics metrics_;
   Readiness readiness_ = Readiness::kLoading;
   std::optional<Serving> serving_;

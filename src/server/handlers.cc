@@ -4,6 +4,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/json.hpp>
 #include <boost/url/pct_string_view.hpp>
 
 #include "observe/observe.h"
@@ -50,10 +51,10 @@ awaitable<std::optional<openai::ApiError>> call_decoder(Decoder<Out> decoder, co
 }
 
 template <typename Out>
-awaitable<std::optional<openai::ApiError>> decode_on(boost::asio::thread_pool& pool, Decoder<Out> decoder,
-                                                     http::Exchange& exchange, const openai::ServedModel& model,
-                                                     Out& out) {
+awaitable<std::optional<openai::ApiError>> decode_on(Decoders& decoders, Decoder<Out> decoder, http::Exchange& exchange,
+                                                     const openai::ServedModel& model, Out& out) {
   const std::string body = exchange.take_body();
+  boost::asio::thread_pool& pool = decoders.of(body);
   auto error = co_await boost::asio::co_spawn(pool, call_decoder<Out>(decoder, &body, &model, &out), use_awaitable);
   co_return error;
 }
@@ -62,6 +63,32 @@ template <openai::Endpoint kEndpoint>
 std::optional<openai::ApiError> decode_for(std::string_view body, const openai::ServedModel& model,
                                            openai::Generation& out) {
   return openai::decode_generation(kEndpoint, body, model, out);
+}
+
+// Answers without the engine are made where the body is decoded: they may be as long.
+template <openai::Endpoint kEndpoint>
+std::optional<openai::ApiError> render_for(std::string_view body, const openai::ServedModel& model, std::string& out) {
+  openai::Generation generation;
+  if (auto error = openai::decode_generation(kEndpoint, body, model, generation)) return error;
+  out = openai::render_json(generation,
+                            (kEndpoint == openai::Endpoint::kChat ? "chatcmpl-" : "cmpl-") + new_request_id());
+  return std::nullopt;
+}
+
+std::optional<openai::ApiError> tokenize_body(std::string_view body, const openai::ServedModel& model,
+                                              std::string& out) {
+  openai::Tokenize tokens;
+  if (auto error = openai::decode_tokenize(body, model, tokens)) return error;
+  out = openai::tokenize_json(tokens, model);
+  return std::nullopt;
+}
+
+std::optional<openai::ApiError> detokenize_body(std::string_view body, const openai::ServedModel& model,
+                                                std::string& out) {
+  std::vector<TokenId> ids;
+  if (auto error = openai::decode_detokenize(body, model, ids)) return error;
+  out = openai::detokenize_json(ids, model);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -79,7 +106,8 @@ awaitable<std::optional<openai::ApiError>> Application::decode(http::Exchange& e
 void Application::report_unknown(const openai::Generation& generation) {
   for (const std::string& field : generation.unknown_fields) {
     if (unknown_fields_.size() >= kUnknownFieldsMax || !unknown_fields_.insert(field).second) continue;
-    observe::logger().info("the request field '{}' is not known; ignored (said once)", field);
+    observe::logger().info("the request field {} is not known; ignored (said once)",
+                           boost::json::serialize(boost::json::value(field)));  // control characters escaped
   }
 }
 
@@ -101,13 +129,11 @@ awaitable<unsigned> Application::generate(http::Exchange& exchange, openai::Endp
   co_return co_await answer.run(config_.keep_alive);
 }
 
-awaitable<unsigned> Application::render(http::Exchange& exchange, openai::Endpoint endpoint) {
-  openai::Generation generation;
-  const auto error = co_await decode(exchange, endpoint, generation);
+awaitable<unsigned> Application::convert(http::Exchange& exchange, Converter converter) {
+  std::string answer;
+  const auto error = co_await decode_on(decoders_, converter, exchange, serving_->model, answer);
   if (error) co_return co_await respond_error(exchange, *error);
-  const bool chat = endpoint == openai::Endpoint::kChat;
-  co_return co_await respond_json(exchange,
-                                  openai::render_json(generation, (chat ? "chatcmpl-" : "cmpl-") + new_request_id()));
+  co_return co_await respond_json(exchange, std::move(answer));
 }
 
 awaitable<unsigned> Application::chat_completions(http::Exchange& exchange) {
@@ -117,24 +143,18 @@ awaitable<unsigned> Application::completions(http::Exchange& exchange) {
   return generate(exchange, openai::Endpoint::kCompletions);
 }
 awaitable<unsigned> Application::render_chat(http::Exchange& exchange) {
-  return render(exchange, openai::Endpoint::kChat);
+  return convert(exchange, render_for<openai::Endpoint::kChat>);
 }
 awaitable<unsigned> Application::render_completions(http::Exchange& exchange) {
-  return render(exchange, openai::Endpoint::kCompletions);
+  return convert(exchange, render_for<openai::Endpoint::kCompletions>);
 }
 
 awaitable<unsigned> Application::tokenize(http::Exchange& exchange) {
-  openai::Tokenize tokens;
-  const auto error = co_await decode_on(decoders_, &openai::decode_tokenize, exchange, serving_->model, tokens);
-  if (error) co_return co_await respond_error(exchange, *error);
-  co_return co_await respond_json(exchange, openai::tokenize_json(tokens, serving_->model));
+  return convert(exchange, tokenize_body);
 }
 
 awaitable<unsigned> Application::detokenize(http::Exchange& exchange) {
-  std::vector<TokenId> ids;
-  const auto error = co_await decode_on(decoders_, &openai::decode_detokenize, exchange, serving_->model, ids);
-  if (error) co_return co_await respond_error(exchange, *error);
-  co_return co_await respond_json(exchange, openai::detokenize_json(ids, serving_->model));
+  return convert(exchange, detokenize_body);
 }
 
 awaitable<unsigned> Application::models(http::Exchange& exchange) {

@@ -69,7 +69,10 @@ class Server:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(0.1)  # two signals sent at once may be one
+            except subprocess.TimeoutExpired:
+                self.process.send_signal(signal.SIGINT)
             try:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:

@@ -54,6 +54,35 @@ TEST(Engine, RefusesWhatTheQueueCannotTakeNowAndTakesItLater) {
   for (const auto& [id, request] : test.asked) test.expect_whole_answer(id);
 }
 
+TEST(Engine, EndsThousandsOfWaitingChoicesInOneStepBesideOneThatRuns) {
+  EngineConfig config = small_config();
+  config.queue_requests_max = 64;
+  config.sequences_max = 1;
+  EngineUnderTest test(config, 16);
+  const RequestId runs = test.submit(make_request(random_tokens(9, 1), 12));
+  test.steps(2);
+  std::vector<RequestId> storm;
+  for (int i = 0; i < 60; ++i) {
+    Request request = make_request({1 + i % 7, 2}, 4);
+    request.n = 128;
+    request.priority = i % 2 == 0 ? -i : i;
+    storm.push_back(test.submit(request));
+  }
+  const RequestId last = test.submit(make_request(random_tokens(7, 2), 5));
+  test.steps(1);
+  EXPECT_EQ(test.engine->snapshot().sequences.size(), 60u * 128u + 2u);
+  for (const RequestId id : storm) test.engine->cancel(id);
+  test.steps(1);
+  EXPECT_EQ(test.engine->snapshot().sequences.size(), 2u);
+  test.run();
+  test.expect_whole_answer(runs);
+  test.expect_whole_answer(last);
+  for (const RequestId id : storm) {
+    EXPECT_THAT(test.answers[id].finished, ::testing::Each(FinishReason::kCancelled));
+  }
+  expect_all_pages_home(test);
+}
+
 TEST(Engine, PreemptsTheYoungestAndStillGivesItsText) {
   EngineUnderTest test(small_config(), 12);
   const RequestId old = test.submit(make_request(random_tokens(8, 1), 30));

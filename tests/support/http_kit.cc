@@ -116,6 +116,7 @@ Response SmallApplication::failure(unsigned status, std::string message) {
   response.status = status;
   response.content_type = "text/plain";
   response.body = std::move(message);
+  if (status == 503) response.headers.emplace_back("Retry-After", "1");
   return response;
 }
 

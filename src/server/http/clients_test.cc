@@ -225,7 +225,11 @@ TEST_P(Clients, BeyondTheLimitHear503) {
   limits.header_timeout = std::chrono::seconds(5);
   LiveServer server(limits, files());
   std::vector<Client> clients;
-  for (int i = 0; i < 3; ++i) clients.emplace_back(server.port(), tls());
+  const std::string request = get("/echo");
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back(server.port(), tls());
+    clients.back().send(request.substr(0, 5));
+  }
   Client refused(server.port(), tls());
   refused.send(get("/echo"));
   const Reply reply = refused.receive();
@@ -233,13 +237,93 @@ TEST_P(Clients, BeyondTheLimitHear503) {
   EXPECT_EQ(reply.headers.at("retry-after"), "1");
   EXPECT_TRUE(refused.closed());
   refused.close();
-  clients[0].send(get("/echo"));
+  clients[0].send(request.substr(5));
   EXPECT_EQ(clients[0].receive().status, 200);
   clients.pop_back();
   for (int i = 0; i < 500 && server.connections() > 2; ++i) std::this_thread::sleep_for(milliseconds(5));
   Client admitted(server.port(), tls());
   admitted.send(get("/echo"));
   EXPECT_EQ(admitted.receive().status, 200);
+}
+
+TEST_P(Clients, WhoSayNothingMakeRoomForOthers) {
+  Limits limits = quick_limits();
+  limits.connections = 3;
+  limits.header_timeout = limits.idle_timeout = std::chrono::seconds(20);
+  LiveServer server(limits, files());
+  Client busy(server.port(), tls()), longest(server.port(), tls());
+  std::this_thread::sleep_for(milliseconds(100));
+  Client idle(server.port(), tls());
+  busy.send(get("/hang"));
+  std::this_thread::sleep_for(kIdleMin);
+  Client late(server.port(), tls());
+  late.send(get("/echo"));
+  EXPECT_EQ(late.receive().status, 200);
+  EXPECT_TRUE(longest.closed());
+  idle.send(get("/echo"));
+  EXPECT_EQ(idle.receive().status, 200);
+  EXPECT_EQ(server.application.gone, 0);
+}
+
+TEST_P(Clients, WithLargeBodiesShareABoundThatSmallOnesDoNotFeel) {
+  Limits limits = quick_limits();
+  limits.body_bytes = 300'000;
+  limits.bodies_bytes = 600'000;
+  limits.body_timeout = std::chrono::seconds(20);
+  LiveServer server(limits, files());
+  const std::string head = "POST /large?bytes=10 HTTP/1.1\r\nHost: x\r\nContent-Length: ";
+  std::vector<Client> large;
+  int refused = 0;
+  for (int i = 0; i < 6; ++i) {
+    large.emplace_back(server.port(), tls());
+    large.back().send(head + "200001\r\n\r\n" + std::string(200'000, 'x'));
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  Client small(server.port(), tls());
+  small.send(head + "1000\r\n\r\n" + std::string(1000, 'x'));
+  EXPECT_EQ(small.receive().status, 200);
+  for (Client& client : large) {
+    client.send("x");
+    const Reply reply = client.receive();
+    if (reply.status == 503) ++refused;
+    EXPECT_EQ(reply.headers.contains("retry-after"), reply.status == 503);
+    client.close();
+  }
+  EXPECT_GE(refused, 2);
+  EXPECT_LT(refused, 6);
+  EXPECT_TRUE(server.wait_until_empty());
+  Client again(server.port(), tls());  // the room has come back
+  again.send(head + "200000\r\n\r\n" + std::string(200'000, 'x'));
+  EXPECT_EQ(again.receive().status, 200);
+}
+
+TEST_P(Clients, WhoDoNotReadLargeAnswersFillThatBoundToo) {
+  Limits limits = quick_limits();
+  limits.bodies_bytes = 12'000'000;
+  limits.write_timeout = std::chrono::seconds(20);
+  LiveServer server(limits, files());
+  Client slow(server.port(), tls(), 4096);
+  slow.send(get("/large?bytes=10000000"));
+  for (int i = 0; i < 500 && server.application.begun == 0; ++i) std::this_thread::sleep_for(milliseconds(2));
+  Client late(server.port(), tls());
+  late.send(get("/large?bytes=10000000"));
+  EXPECT_EQ(late.receive().status, 503);
+  late.send(get("/large?bytes=50000"));
+  EXPECT_EQ(late.receive().body.size(), 50'000u);
+  EXPECT_EQ(slow.receive().body.size(), 10'000'000u);
+  late.send(get("/large?bytes=10000000"));
+  EXPECT_EQ(late.receive().body.size(), 10'000'000u);
+}
+
+TEST_P(Clients, WhoCloseBehindMoreThanTheBufferHoldsAreSeen) {
+  LiveServer server(quick_limits(), files());
+  Client client(server.port(), tls());
+  client.send(get("/hang"));
+  for (int i = 0; i < 500 && server.application.begun == 0; ++i) std::this_thread::sleep_for(milliseconds(2));
+  client.send(std::string(quick_limits().header_bytes + 2000, 'x'));
+  client.close();
+  EXPECT_TRUE(server.wait_until_empty());
+  EXPECT_EQ(server.application.gone, 1);
 }
 
 TEST(ManyClients, AFloodBeyondTheLimitIsBounded) {

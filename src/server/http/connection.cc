@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
@@ -39,11 +40,17 @@ constexpr size_t kLingerBytes = 1u << 20;  // dropped unread before a connection
 constexpr std::chrono::milliseconds kLingerTime{2'000};
 constexpr int kUnsentBytes = 128 << 10;  // the kernel holds for a client that does not read
 
+// Whether the client has gone, though nobody reads what it sent before.
+bool hung_up(int socket) {
+  pollfd asked{.fd = socket, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&asked, 1, 0) == 1;
+}
+
 // Stream: tcp::socket or TlsStream.
 //
 // Reading: at most one read is in progress, into buffer_ (at most header_bytes). It is begun when a request needs bytes and,
-// while a request is answered, to see the client leave; whoever needs bytes next waits for that same read (fill()). A client
-// whose pipelined requests fill the buffer is not seen leaving until it is read on.
+// while a request is answered, to see the client leave; whoever needs bytes next waits for that same read (fill()). Behind a
+// buffer full of pipelined requests, expire() looks whether the client is still there.
 // Time: deadline_ is of the operation in progress. The listener's sweep calls expire(), which cancels it.
 template <class Stream>
 class StreamConnection final : public Connection,
@@ -69,13 +76,15 @@ class StreamConnection final : public Connection,
 
   // Connection
   void expire(TimePoint now) override {
+    if (watching_ && !reading_ && hung_up(socket().native_handle())) return leave();
     if (now < deadline_) return;
     expired_ = true;
     error_code ignored;
     socket().cancel(ignored);
   }
+  TimePoint idle_since() const override { return idle_since_; }
   void close_if_idle() override {
-    if (idle_) leave();
+    if (idle_since_ != TimePoint::max()) leave();
   }
   void drop() override { leave(); }
 
@@ -143,7 +152,7 @@ class StreamConnection final : public Connection,
   TimePoint deadline_ = TimePoint::max();
   bool expired_ = false;
   bool secure_ = false;  // the TLS handshake is done
-  bool idle_ = false;
+  TimePoint idle_since_ = TimePoint::max();
   bool first_ = true;  // no request was answered yet
   bool gone_ = false;
   std::function<void()> on_gone_;
@@ -199,7 +208,7 @@ awaitable<void> StreamConnection<Stream>::refuse_plain() {
 
 template <class Stream>
 awaitable<bool> StreamConnection<Stream>::serve_request() {
-  request_.emplace(limits_);
+  request_.emplace(limits_, site_->bodies_bytes);
   framing_ = Framing{};
   answer_ = Answer::kNone;
   bool ready = co_await wait_for_request();
@@ -233,12 +242,12 @@ awaitable<bool> StreamConnection<Stream>::wait_for_request() {
     }
     if (buffer_.size() > 0) break;
     if (site_->draining) co_return false;
-    idle_ = true;
+    idle_since_ = Clock::now();
     const bool filled = co_await fill();
-    idle_ = false;
+    idle_since_ = TimePoint::max();
     if (filled) continue;
     if (!expired_) leave();
-    if (first_) {
+    if (first_ && !gone_) {
       std::string message = "No request arrived in time. Connect when there is one to send.";
       co_await fail(408, std::move(message));
     }
@@ -326,7 +335,6 @@ template <class Stream>
 awaitable<bool> StreamConnection<Stream>::fail(unsigned status, std::string message) {
   framing_.keep_alive = false;
   Response response = site_->application.failure(status, std::move(message));
-  if (refused_) response.headers.emplace_back("Retry-After", "1");
   const bool sent = co_await respond(std::move(response));
   co_return sent;
 }
@@ -418,6 +426,13 @@ awaitable<bool> StreamConnection<Stream>::respond(Response response) {
   if (gone_) co_return false;
   if (site_->draining) framing_.keep_alive = false;
   answer_ = Answer::kDone;
+  if (request_) request_->give_back_share();
+  BodyShare share(limits_, site_->bodies_bytes);  // while it is written: a client may take its time
+  if (!share.fits(response.body.size())) {
+    response = site_->application.failure(
+        503, "Requests and answers fill all the memory there is for large ones. Try again later.");
+  }
+  share.take(response.body.size());
   bool sent = false;
   if (to_head() || !has_body(response.status)) {
     HeadMessage message = head_message(response, framing_);
@@ -468,6 +483,7 @@ template <class Stream>
 void StreamConnection<Stream>::leave() {
   if (gone_) return;
   gone_ = true;
+  idle_since_ = TimePoint::max();
   error_code ignored;
   socket().close(ignored);
   const auto callback = std::exchange(on_gone_, nullptr);

@@ -25,8 +25,9 @@ struct Site {
   std::optional<boost::asio::ssl::context> tls;
   boost::asio::steady_timer sweep;  // of the deadlines; woken when the last connection ends
   std::unordered_set<Connection*> live;
-  size_t refused = 0;     // of those live: being told that there are too many
-  bool draining = false;  // no request after the one in progress
+  uint64_t bodies_bytes = 0;  // shares of the bodies of requests and answers in progress
+  size_t refused = 0;         // of those live: being told that there are too many
+  bool draining = false;      // no request after the one in progress
 };
 
 class Connection {
@@ -38,7 +39,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  virtual void expire(TimePoint now) = 0;  // gives up what waits beyond its deadline
+  virtual void expire(TimePoint now) = 0;    // gives up what waits beyond its deadline
+  virtual TimePoint idle_since() const = 0;  // TimePoint::max(): it is not
   virtual void close_if_idle() = 0;
   virtual void drop() = 0;
 

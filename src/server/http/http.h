@@ -17,6 +17,8 @@
 //      not one Host) gets 400 and ends the connection.
 //   6. Before the server closes, it lets the client read the last answer: it sends its end, and for up to 2 s drops what
 //      still arrives.
+//   7. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
+//      if that is kIdleMin or more; HTTP lets a server do that at any time.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -35,16 +37,20 @@
 namespace headwater::server::http {
 
 struct Limits {
-  uint64_t body_bytes = 8u << 20;     // 413
-  uint32_t header_bytes = 64u << 10;  // request line and header fields; 431
-  uint32_t headers = 100;             // fields; 431
-  uint32_t connections = 1024;        // one more gets 503 and is closed
+  uint64_t body_bytes = 8u << 20;      // 413
+  uint64_t bodies_bytes = 256u << 20;  // of requests and answers in progress, beyond kSmallBodyBytes of each; 503
+  uint32_t header_bytes = 64u << 10;   // request line and header fields; 431
+  uint32_t headers = 100;              // fields; 431
+  uint32_t connections = 1024;         // one more takes the place of one that says nothing, or gets 503
   std::chrono::milliseconds header_timeout{
       10'000};  // from accept or the first byte of a request to its whole header; 408
   std::chrono::milliseconds body_timeout{30'000};   // from the header to the whole body; 408
   std::chrono::milliseconds idle_timeout{75'000};   // between requests; closed without a word
   std::chrono::milliseconds write_timeout{30'000};  // no byte of a write was taken for this long: dropped
 };
+
+inline constexpr std::chrono::milliseconds kIdleMin{1'000};
+inline constexpr uint64_t kSmallBodyBytes = 64u << 10;  // what any may have, however many large ones there are
 
 struct TlsFiles {           // PEM. Both empty: plain HTTP
   std::string certificate;  // chain
@@ -94,6 +100,8 @@ class Application {
   // A return without an answer, or an exception, becomes 500; an unfinished stream ends with the connection.
   virtual boost::asio::awaitable<void> answer(Exchange& exchange) = 0;
   // The answer to what is wrong with the protocol itself: 400, 408, 413, 431, 503; and 500. `message` says what to do.
+  //   7. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
+  //      if that is kIdleMin or more; HTTP lets a server do that at any time.
   virtual Response failure(unsigned status, std::string message) = 0;
 };
 

@@ -82,7 +82,7 @@ class Door : public std::enable_shared_from_this<Door> {
   }
 
   void admit(tcp::socket socket) {
-    const bool full = site_->live.size() - site_->refused >= site_->limits.connections;
+    const bool full = site_->live.size() - site_->refused >= site_->limits.connections && !make_room();
     if (full && site_->refused >= kRefused) return;
     try {
       start_connection(site_, std::move(socket), full);
@@ -91,6 +91,14 @@ class Door : public std::enable_shared_from_this<Door> {
     }
     if (site_->live.empty()) return;
     if (!std::exchange(sweeping_, true)) asio::co_spawn(site_->io, sweep(this->shared_from_this()), asio::detached);
+  }
+
+  // Closes the connection that has been idle longest. It still counts until its coroutine has seen that.
+  bool make_room() {
+    const auto longest = std::ranges::min_element(site_->live, {}, &Connection::idle_since);
+    if (longest == site_->live.end() || (*longest)->idle_since() > Clock::now() - kIdleMin) return false;
+    (*longest)->close_if_idle();
+    return true;
   }
 
   awaitable<void> sweep(std::shared_ptr<Door> self) {
@@ -166,7 +174,7 @@ Result<std::unique_ptr<Listener>> Listener::open(asio::io_context& io, const std
   }
   HEADWATER_ASSIGN_OR_RETURN(tcp::acceptor acceptor, listen(io, host, port));
   std::shared_ptr<Site> site(
-      new Site{io, limits, application, std::move(context), asio::steady_timer(io), {}, 0, false});
+      new Site{io, limits, application, std::move(context), asio::steady_timer(io), {}, 0, 0, false});
   auto door = std::make_shared<Door>(std::move(site), std::move(acceptor));
   door->start();
   return std::unique_ptr<Listener>(std::make_unique<DoorListener>(std::move(door)));

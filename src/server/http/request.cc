@@ -22,7 +22,7 @@ std::string_view origin_form(std::string_view target) {
 
 }  // namespace
 
-Request::Request(const Limits& limits) : limits_(limits) {
+Request::Request(const Limits& limits, uint64_t& bodies_bytes) : limits_(limits), share_(limits, bodies_bytes) {
   header_limit(limits.header_bytes);
   body_limit(limits.body_bytes);
 }
@@ -94,8 +94,16 @@ void Request::on_header_impl(error_code& error) {
     fail(400, fmt::format("The request has {} Host fields. HTTP/1.1 needs exactly one.", hosts_), error);
 }
 
-size_t Request::on_body_impl(string_view bytes, error_code&) {
+size_t Request::on_body_impl(string_view bytes, error_code& error) {
+  if (!share_.fits(body_.size() + bytes.size())) {
+    fail(503,
+         fmt::format("Requests and answers fill all {} bytes there are for large ones. Try again later.",
+                     limits_.bodies_bytes),
+         error);
+    return 0;
+  }
   body_.append(bytes.data(), bytes.size());
+  share_.take(body_.capacity());
   return bytes.size();
 }
 

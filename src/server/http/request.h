@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/http/body_share.h"
 #include "server/http/http.h"
 
 namespace headwater::server::http {
@@ -23,7 +24,8 @@ struct Failure {
 
 class Request final : public RequestHead, private boost::beast::http::basic_parser<true> {
  public:
-  explicit Request(const Limits& limits);
+  // bodies_bytes: of all bodies; this one takes its share while it lives.
+  Request(const Limits& limits, uint64_t& bodies_bytes);
 
   // Parses the front of `bytes`, first up to the end of the header, after is_header_done() up to the end of the request, and
   // returns how many bytes are used up. The rest is to be offered again, with more behind it.
@@ -38,6 +40,7 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   unsigned version() const { return version_; }  // 10 or 11
   bool expects_continue() const;
   std::string take_body() { return std::move(body_); }
+  void give_back_share() { share_.take(0); }  // it is answered now
 
   std::string_view method() const override { return method_; }
   std::string_view path() const override { return std::string_view(target_).substr(0, target_.find('?')); }
@@ -55,7 +58,7 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   void on_field_impl(field id, string_view name, string_view value, error_code& error) override;
   void on_header_impl(error_code& error) override;
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
-  size_t on_body_impl(string_view bytes, error_code&) override;
+  size_t on_body_impl(string_view bytes, error_code& error) override;
   void on_chunk_header_impl(uint64_t, string_view, error_code&) override {}
   size_t on_chunk_body_impl(uint64_t remaining, string_view bytes, error_code& error) override;
   void on_finish_impl(error_code&) override {}
@@ -64,6 +67,7 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   Failure failure_of(error_code error) const;
 
   const Limits& limits_;
+  BodyShare share_;
   std::string method_;
   std::string target_;
   Headers fields_;

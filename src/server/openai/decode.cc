@@ -172,6 +172,29 @@ Failure fit_context(const Body& body, const ServedModel& served, Generation& out
   return std::nullopt;
 }
 
+// Answers that would take far more memory than their requests.
+Failure bound_answer(const Generation& out) {
+  uint64_t echoed = 0;
+  for (const std::string& text : out.prompt_texts) echoed += text.size() * out.n;
+  if (echoed > kEchoBytesMax) {
+    return ApiError{
+        .message = fmt::format("\"echo\" would repeat {} bytes of prompts; expected at most {}: leave it out, "
+                               "or lower \"n\"",
+                               echoed, kEchoBytesMax),
+        .param = "echo"};
+  }
+  const engine::SamplingParams& sampling = out.sampling;
+  if (out.stream || !sampling.want_logprobs) return std::nullopt;
+  const uint64_t logprobs = uint64_t{out.prompts.size()} * out.n * sampling.tokens_max * (1 + sampling.top_logprobs);
+  if (logprobs <= kLogprobsAllMax) return std::nullopt;
+  return ApiError{
+      .message = fmt::format("\"logprobs\" may be {} in all ({} choices of {} tokens, {} alternatives each); "
+                             "expected at most {} in one piece: set \"stream\", or lower \"max_tokens\"",
+                             logprobs, out.prompts.size() * out.n, sampling.tokens_max, sampling.top_logprobs,
+                             kLogprobsAllMax),
+      .param = "logprobs"};
+}
+
 Failure read_generation(const Body& body, const ServedModel& served, Generation& out) {
   if (auto failed = read_model(body, served, out.model)) return failed;
   if (auto failed = read_stream(body, out)) return failed;
@@ -192,7 +215,8 @@ Failure read_generation(const Body& body, const ServedModel& served, Generation&
     }
     if (auto failed = read_prompts(body, served, out.prompts, out.echo ? &out.prompt_texts : nullptr)) return failed;
   }
-  return fit_context(body, served, out);
+  if (auto failed = fit_context(body, served, out)) return failed;
+  return bound_answer(out);
 }
 
 }  // namespace
@@ -229,7 +253,7 @@ std::optional<ApiError> decode_detokenize(std::string_view text, const ServedMod
   out.clear();
   std::string model;
   if (auto failed = read_model(body, served, model)) return failed;
-  return read_token_ids("tokens", *body.find("tokens"), served, kJsonValuesMax, out);
+  return read_token_ids("tokens", *body.find("tokens"), served, served.context_max, out);
 }
 
 }  // namespace headwater::server::openai

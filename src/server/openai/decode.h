@@ -26,6 +26,9 @@ inline constexpr uint32_t kJsonDepthMax = 64;
 inline constexpr uint32_t kJsonValuesMax = 1u << 20;  // of one body: bounds the memory of its values
 inline constexpr uint32_t kJsonKeysMax = 1024;        // of one object: bounds the time that colliding keys can cost
 inline constexpr uint32_t kChoicesMax = 128;          // prompts x n of one request
+inline constexpr uint64_t kEchoBytesMax = 8u << 20;   // of all choices
+inline constexpr uint64_t kLogprobsAllMax = 1u
+                                            << 19;  // of an answer that is not streamed: choices x tokens x (1 + top)
 inline constexpr uint32_t kStopsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 4096;  // of one stop string
 
@@ -77,7 +80,7 @@ struct Tokenize {
 };
 // Exactly one of content (llama.cpp: without special tokens unless asked for), prompt and messages (vLLM).
 std::optional<ApiError> decode_tokenize(std::string_view body, const ServedModel& served, Tokenize& out);
-// {tokens}; ids are checked against the vocabulary.
+// {tokens}, at most as many as the context holds; ids are checked against the vocabulary.
 std::optional<ApiError> decode_detokenize(std::string_view body, const ServedModel& served, std::vector<TokenId>& out);
 
 }  // namespace headwater::server::openai

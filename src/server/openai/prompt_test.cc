@@ -73,6 +73,32 @@ TEST(DecodePrompt, PromptsTimesChoicesAreBounded) {
                {"", "prompt", "32 prompts and \"n\" is 5; expected at most 128"});
 }
 
+TEST(DecodePrompt, WhatIsEchoedIsBounded) {
+  const std::string text(7000, 'a');
+  const ServedModel served = kModel.served(7100);
+  const auto body = [&](int n, const char* more) {
+    return fmt::format(R"({{"prompt": [{0}], "n": {1}, "max_tokens": 0, "echo": {2}}})",
+                       repeat("\"" + text + "\", ", 9) + "\"" + text + "\"", n, more);
+  };
+  EXPECT_EQ(error_of(Endpoint::kCompletions, body(12, "true"), served).status, 200u);
+  EXPECT_EQ(error_of(Endpoint::kCompletions, body(12, "false"), served).status, 200u);
+  const std::string longer =
+      fmt::format(R"({{"prompt": "{}", "n": 128, "max_tokens": 0, "echo": true}})", std::string(70'000, 'a'));
+  const ApiError error = error_of(Endpoint::kCompletions, longer, kModel.served(71'000));
+  EXPECT_EQ(error.param, "echo");
+  EXPECT_THAT(error.message, HasSubstr("8960000"));
+}
+
+TEST(DecodePrompt, LogProbabilitiesInOnePieceAreBounded) {
+  const ServedModel served = kModel.served(1 << 16);
+  const auto body = [](const char* more) {
+    return fmt::format(R"({{"prompt": "hello", "n": 4, "max_tokens": 10000, "logprobs": 20{}}})", more);
+  };
+  EXPECT_EQ(error_of(Endpoint::kCompletions, body(""), served).param, "logprobs");
+  EXPECT_THAT(error_of(Endpoint::kCompletions, body(""), served).message, HasSubstr("840000"));
+  EXPECT_EQ(error_of(Endpoint::kCompletions, body(R"(, "stream": true)"), served).status, 200u);
+}
+
 TEST(DecodeContext, PromptAndAnswerMayFillItAndNotExceedIt) {
   const ServedModel served = kModel.served(10);
   const auto body = [](size_t tokens, std::string_view rest) {
@@ -258,6 +284,9 @@ TEST(DecodeTokenize, TurnsIdsBackOnlyInsideTheVocabulary) {
     EXPECT_EQ(failed->status, 400u);
     EXPECT_EQ(failed->param, "tokens");
   }
+  const std::string many = fmt::format(R"({{"tokens": [{}1]}})", repeat("1, ", 256));
+  EXPECT_TRUE(decode_detokenize(many, kModel.served(), ids)) << "more than a context";
+  EXPECT_FALSE(decode_detokenize(many, kModel.served(257), ids));
 }
 
 }  // namespace
