@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -27,6 +28,7 @@ struct ServeOptions {
   bool allow_remote = false, salt_per_key = false, old_metric_names = false;
   uint32_t queued_requests = 512, queued_tokens = 4u << 20, connections = 1024;
   uint64_t body_bytes = 8u << 20;
+  std::optional<uint64_t> seed;
   double drain_seconds = 30, keep_alive_seconds = 5;
 };
 
@@ -48,7 +50,9 @@ Status read_keys(const ServeOptions& options, std::vector<std::string>& keys) {
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+  boost::system::error_code failed;
+  const auto address = boost::asio::ip::make_address(host, failed);
+  return failed ? host == "localhost" : address.is_loopback();
 }
 
 Result<server::ServerConfig> server_config(const ServeOptions& options) {
@@ -59,6 +63,7 @@ Result<server::ServerConfig> server_config(const ServeOptions& options) {
   config.host = options.host;
   config.port = options.port;
   config.limits.body_bytes = options.body_bytes;
+  config.limits.bodies_bytes = std::max<uint64_t>(config.limits.bodies_bytes, 4 * options.body_bytes);
   config.limits.connections = options.connections;
   config.tls = {options.certificate, options.key};
   HEADWATER_RETURN_IF_ERROR(read_keys(options, config.keys));
@@ -66,6 +71,7 @@ Result<server::ServerConfig> server_config(const ServeOptions& options) {
   config.old_metric_names = options.old_metric_names;
   config.keep_alive = milliseconds(options.keep_alive_seconds);
   config.drain = milliseconds(options.drain_seconds);
+  config.seed = options.seed;
   config.version = HEADWATER_VERSION;
   if (!is_loopback(options.host)) {
     if (!options.allow_remote) {
@@ -229,7 +235,8 @@ void add_serve(CLI::App& app, std::function<Status()>& run) {
   add("--max-queued-tokens", options->queued_tokens, "prompt tokens waiting; more get 429",
       "HEADWATER_MAX_QUEUED_TOKENS")
       ->check(CLI::PositiveNumber);
-  add("--max-connections", options->connections, "one more gets 503", "HEADWATER_MAX_CONNECTIONS")
+  add("--max-connections", options->connections, "one more closes the longest idle one, or gets 503",
+      "HEADWATER_MAX_CONNECTIONS")
       ->check(CLI::Range(1u, 1u << 20));
   add("--max-body-bytes", options->body_bytes, "a larger request gets 413", "HEADWATER_MAX_BODY_BYTES")
       ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 32));
@@ -238,6 +245,8 @@ void add_serve(CLI::App& app, std::function<Status()>& run) {
       ->check(CLI::Range(0.01, 86400.0));
   add("--drain-seconds", options->drain_seconds, "for answers in progress at SIGTERM", "HEADWATER_DRAIN_SECONDS")
       ->check(CLI::Range(0.0, 86400.0));
+  command->add_option("--seed", options->seed, "of requests without a seed (default: random)")
+      ->envname("HEADWATER_SEED");
   add_flag("--old-metric-names", options->old_metric_names, "older vLLM names in /metrics too",
            "HEADWATER_OLD_METRIC_NAMES");
   add_runtime_options(*command, options->runtime);

@@ -101,7 +101,7 @@ Result<serve::LevelResult> ServeEngineArm::run(const serve::WorkloadShape& workl
 
 Result<std::optional<serve::Exposition>> ServeEngineArm::counters() {
   const server::ServerMetrics none;
-  const std::string page = server::metrics_page({.model_name = name_}, *handle_.engine, none);
+  const std::string page = server::metrics_page({.model_name = name_}, handle_.engine.get(), none);
   return std::optional(serve::Exposition::parse(page));
 }
 

@@ -3,7 +3,10 @@
 namespace headwater::engine {
 
 void CoreEngine::report() {
+  if (batch_.empty()) outcome_ = {};  // nothing was attended
   if (!batch_.empty()) report_outcome();
+  metrics_.shared_prefix_groups.set(outcome_.groups);
+  metrics_.shared_prefix_depth.set(outcome_.depth);
   report_state();
 }
 
@@ -17,8 +20,6 @@ void CoreEngine::report_outcome() {
   for (size_t i = 0; i < attention::kNotSharedKinds; ++i) metrics_.attention_not_shared[i].add(outcome_.not_shared[i]);
   const bool failed = outcome_.not_shared[static_cast<size_t>(attention::NotShared::kFailed)] > 0;
   if (failed) metrics_.attention_failures.add();
-  metrics_.shared_prefix_groups.set(outcome_.groups);
-  metrics_.shared_prefix_depth.set(outcome_.depth);
   metrics_.shared_prefix_tokens.add(outcome_.tokens_saved);
   metrics_.shared_prefix_members.add(outcome_.members_total);
   if (outcome_.depth >= 2) metrics_.nested_group_steps.add();

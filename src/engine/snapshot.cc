@@ -83,7 +83,8 @@ Snapshot CoreEngine::snapshot() const {
   std::vector<int32_t> run_of;
   snapshot.runs = shared_runs(page_lists, snapshot.page_size, run_of);
   for (size_t i = 0; i < run_of.size(); ++i) snapshot.sequences[i].run = run_of[i];
-  for (const Sequence* sequence : waiting_) add(sequence, {});
+  snapshot.sequences_waiting = static_cast<uint32_t>(waiting_.size());
+  for (size_t i = 0; i < std::min(waiting_.size(), kSnapshotWaitingMax); ++i) add(waiting_[i], {});
   return snapshot;
 }
 

@@ -9,6 +9,8 @@
 
 namespace headwater::engine {
 
+inline constexpr size_t kSnapshotWaitingMax = 256;
+
 struct SnapshotSequence {
   RequestId request = 0;
   uint32_t choice = 0;
@@ -31,8 +33,9 @@ struct SnapshotRun {
 struct Snapshot {
   uint32_t page_size = 0;
   uint32_t pages_total = 0, pages_free = 0, pages_cached = 0, pages_held = 0;
-  std::vector<SnapshotSequence> sequences;
-  std::vector<SnapshotRun> runs;  // parents before children
+  uint32_t sequences_waiting = 0;
+  std::vector<SnapshotSequence> sequences;  // all that run, then the first kSnapshotWaitingMax that wait
+  std::vector<SnapshotRun> runs;            // parents before children
   attention::Outcome last_step;
 };
 

@@ -1,7 +1,5 @@
 #include "server/answer.h"
 
-#include <openssl/rand.h>
-
 #include <algorithm>
 #include <array>
 
@@ -12,12 +10,6 @@ namespace {
 
 constexpr unsigned kClientGone = 499;       // in the access log only
 constexpr size_t kEventBytesMax = 1 << 16;  // in one write
-
-uint64_t random_seed() {
-  uint64_t seed = 0;
-  check(RAND_bytes(reinterpret_cast<unsigned char*>(&seed), sizeof(seed)) == 1, "the system gave no random bytes");
-  return seed;
-}
 
 void append(openai::Delta& to, openai::Delta& from) {
   to.content += from.content;
@@ -41,13 +33,6 @@ openai::ApiError refused(const Status& status) {
 }
 
 }  // namespace
-
-http::Response error_response(const openai::ApiError& error) {
-  http::Response response{.status = error.status, .body = openai::error_json(error)};
-  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
-  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  return response;
-}
 
 Answer::Answer(const openai::ServedModel& model, EngineService& service, ServerMetrics& metrics,
                http::Exchange& exchange, openai::Generation generation, std::string request_id,
@@ -96,6 +81,20 @@ bool Answer::running() const {
   return std::ranges::any_of(parts_, &Part::open);
 }
 
+// Several prompts are queued together: what no empty queue could take is the request's fault.
+std::optional<openai::ApiError> Answer::never_fits() const {
+  const engine::EngineConfig& limits = service_.engine().config();
+  uint64_t tokens = 0;
+  for (const auto& prompt : generation_.prompts) tokens += prompt.size();
+  if (generation_.prompts.size() <= limits.queue_requests_max && tokens <= limits.queue_tokens_max) return std::nullopt;
+  return openai::ApiError{
+      .message =
+          fmt::format("\"prompt\" has {} prompts of {} tokens together; the queue takes {} prompts and {} tokens: "
+                      "send fewer at once",
+                      generation_.prompts.size(), tokens, limits.queue_requests_max, limits.queue_tokens_max),
+      .param = "prompt"};
+}
+
 std::optional<openai::ApiError> Answer::submit() {
   if (generation_.sampling.tokens_max == 0) {  // nothing to generate: the echo, if any, is the answer
     for (openai::Delta& delta : deltas_) {
@@ -104,7 +103,7 @@ std::optional<openai::ApiError> Answer::submit() {
     }
     return std::nullopt;
   }
-  if (!generation_.seeded) generation_.sampling.seed = random_seed();
+  if (auto error = never_fits()) return error;
   for (size_t i = 0; i < generation_.prompts.size(); ++i) {
     engine::Request request{.prompt = generation_.prompts[i],
                             .sampling = generation_.sampling,
@@ -168,7 +167,10 @@ void Answer::add_event(size_t index, openai::Delta& delta) {
     events_ += openai::role_event(head_, static_cast<uint32_t>(index));
   }
   piece.begun = true;
-  events_ += openai::delta_event(head_, static_cast<uint32_t>(index), delta, *model_.tokenizer);
+  openai::Usage so_far;
+  if (generation_.continuous_usage) so_far = usage();
+  events_ += openai::delta_event(head_, static_cast<uint32_t>(index), delta, *model_.tokenizer,
+                                 generation_.continuous_usage ? &so_far : nullptr);
 }
 
 openai::Usage Answer::usage() const {
@@ -230,19 +232,15 @@ boost::asio::awaitable<unsigned> Answer::stream(std::chrono::milliseconds keep_a
     written_ns = clock_.now_ns();
   }
   if (!sent) co_return kClientGone;
-  if (!good) {
-    abandon();
-    failed_ = true;
-    events_ += openai::error_event({.status = 500,
-                                    .message = "The answer could not be completed; request " + request_id_,
-                                    .type = "server_error"});
-  } else {
+  if (good) {
     if (generation_.include_usage) events_ += openai::usage_event(head_, usage());
     events_ += openai::kDoneEvent;
+  } else {
+    abandon();
+    events_ += openai::error_event(internal_error(request_id_));
   }
-  sent = co_await flush();
-  if (sent) sent = co_await exchange_.end_stream();
-  co_return !sent ? kClientGone : failed_ ? 500 : 200;
+  sent = co_await exchange_.end_stream(events_);
+  co_return !sent ? kClientGone : good ? 200 : 500;
 }
 
 boost::asio::awaitable<unsigned> Answer::whole() {
@@ -257,9 +255,7 @@ boost::asio::awaitable<unsigned> Answer::whole() {
     response.body = openai::answer_json(head_, deltas_, usage(), *model_.tokenizer);
     deltas_.clear();
   } else {
-    response = error_response({.status = 500,
-                               .message = "The answer could not be completed; request " + request_id_,
-                               .type = "server_error"});
+    response = error_response(internal_error(request_id_));
   }
   response.headers.emplace_back("X-Request-Id", request_id_);
   const unsigned status = response.status;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/engine_service.h"
+#include "server/error_response.h"
 #include "server/http/http.h"
 #include "server/metrics_page.h"
 #include "server/openai/choice.h"
@@ -16,9 +17,6 @@
 #include "server/wakeup.h"
 
 namespace headwater::server {
-
-// The answer that says what went wrong, as JSON; 429 and 503 carry Retry-After, 401 WWW-Authenticate.
-http::Response error_response(const openai::ApiError& error);
 
 class Answer {
  public:
@@ -44,6 +42,7 @@ class Answer {
     bool begun = false;  // its first event is out
   };
 
+  std::optional<openai::ApiError> never_fits() const;
   std::optional<openai::ApiError> submit();
   bool collect();  // takes what the engine has; false: a choice failed
   bool collect(Part& part);
@@ -70,7 +69,6 @@ class Answer {
   std::vector<openai::Delta> deltas_;  // [pieces] not streaming: everything so far
   std::string events_;                 // streaming: not written yet
   int64_t token_ns_ = 0;               // when the oldest token in events_ was made; 0: none
-  bool failed_ = false;
 };
 
 }  // namespace headwater::server

@@ -5,23 +5,22 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <charconv>
 
 #include "observe/observe.h"
 #include "server/openai/openapi.h"
+#include "server/openai/routes.h"
 
 namespace headwater::server {
 namespace {
 
-bool has_prefix_without_case(std::string_view text, std::string_view lower) {
-  const auto to_lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return text.size() >= lower.size() && std::ranges::equal(text.substr(0, lower.size()), lower, {}, to_lower);
-}
-
 // What a content type that we cannot read is answered with, or nothing.
 std::optional<openai::ApiError> wrong_content(const http::RequestHead& head) {
+  // Browsers ask before they send this type to another site, so a page on the web cannot use a server of this machine.
   const std::string_view type = head.header("Content-Type");
-  if (!type.empty() && !has_prefix_without_case(type, "application/json")) {
+  const std::string_view media = type.substr(0, type.find_first_of("; \t"));
+  if (!boost::beast::iequals(media, "application/json")) {
     return openai::ApiError{
         .status = 415,
         .message =
@@ -45,26 +44,37 @@ bool announces_large_body(const http::RequestHead& head) {
 
 }  // namespace
 
-const std::vector<Application::Route>& Application::routes() {
-  static const std::vector<Route> table = {
-      {"POST", "/v1/chat/completions", false, true, &Application::chat_completions},
-      {"POST", "/v1/completions", false, true, &Application::completions},
-      {"POST", "/v1/chat/completions/render", false, true, &Application::render_chat},
-      {"POST", "/v1/completions/render", false, true, &Application::render_completions},
-      {"POST", "/tokenize", false, true, &Application::tokenize},
-      {"POST", "/detokenize", false, true, &Application::detokenize},
-      {"POST", "/v1/tokenize", false, true, &Application::tokenize},
-      {"POST", "/v1/detokenize", false, true, &Application::detokenize},
-      {"GET", "/v1/models", false, true, &Application::models},
-      {"GET", "/v1/models/", false, true, &Application::model},
-      {"GET", "/v1/cache", false, true, &Application::cache},
-      {"GET", "/openapi.json", false, true, &Application::openapi},
-      {"GET", "/health", true, false, &Application::health},
-      {"GET", "/ping", true, false, &Application::ping},
-      {"GET", "/version", true, false, &Application::version},
-      {"GET", "/metrics", true, false, &Application::metrics},
+std::string new_request_id() {
+  unsigned char bytes[12];
+  check(RAND_bytes(bytes, sizeof(bytes)) == 1, "the system gave no random bytes");
+  return fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof(bytes), ""));
+}
+
+Application::Handler Application::handler_of(std::string_view id) {
+  struct Entry {
+    std::string_view id;
+    Handler handler;
   };
-  return table;
+  static constexpr Entry kHandlers[] = {
+      {"createChatCompletion", &Application::chat_completions},
+      {"createCompletion", &Application::completions},
+      {"renderChatCompletion", &Application::render_chat},
+      {"renderCompletion", &Application::render_completions},
+      {"tokenize", &Application::tokenize},
+      {"tokenizeV1", &Application::tokenize},
+      {"detokenize", &Application::detokenize},
+      {"detokenizeV1", &Application::detokenize},
+      {"listModels", &Application::models},
+      {"getModel", &Application::model},
+      {"getCache", &Application::cache},
+      {"getDescription", &Application::openapi},
+      {"getHealth", &Application::health},
+      {"ping", &Application::ping},
+      {"getVersion", &Application::version},
+      {"getMetrics", &Application::metrics},
+  };
+  const auto entry = std::ranges::find(kHandlers, id, &Entry::id);
+  return entry == std::end(kHandlers) ? nullptr : entry->handler;
 }
 
 Application::Application(ApplicationConfig config, KeyStore keys)
@@ -78,16 +88,10 @@ Application::~Application() {
 void Application::start_serving(const Serving& serving) {
   serving_.emplace(serving);
   openapi_ = openai::openapi_json(serving.model, config_.version, !keys_.empty());
-  if (readiness_ == Readiness::kLoading) readiness_ = Readiness::kReady;
-}
-
-std::vector<const Application::Route*> Application::find(std::string_view path) {
-  std::vector<const Route*> found;
-  for (const Route& route : routes()) {
-    const bool below = route.path.ends_with('/') && path.size() > route.path.size() && path.starts_with(route.path);
-    if (path == route.path || below) found.push_back(&route);
+  for (const openai::Route& route : openai::routes()) {
+    check(handler_of(route.id) != nullptr, "a route has no handler");
   }
-  return found;
+  if (readiness_ == Readiness::kLoading) readiness_ = Readiness::kReady;
 }
 
 std::optional<http::Response> Application::refuse(openai::ApiError error) {
@@ -106,15 +110,15 @@ std::optional<http::Response> Application::not_ready() const {
 
 std::optional<http::Response> Application::admit(const http::RequestHead& head) {
   metrics_.requests.add();
-  const std::vector<const Route*> candidates = find(head.path());
-  const bool open = !candidates.empty() && candidates.front()->open;
+  const openai::Route* known = openai::find_route("", head.path());
+  const bool open = known != nullptr && known->open;
   if (!open && !keys_.empty() && !keys_.find(head.header("Authorization"))) {
     return refuse({.status = 401,
                    .message = "This server needs an API key; send it as Authorization: Bearer KEY",
                    .type = "authentication_error",
                    .code = "invalid_api_key"});
   }
-  if (candidates.empty()) {
+  if (known == nullptr) {
     return refuse(
         {.status = 404,
          .message = fmt::format("There is no {} here; text is made by /v1/chat/completions and /v1/completions, "
@@ -123,12 +127,12 @@ std::optional<http::Response> Application::admit(const http::RequestHead& head) 
          .type = "not_found_error"});
   }
   const auto method = head.method() == "HEAD" ? std::string_view("GET") : head.method();
-  const auto route = std::ranges::find(candidates, method, &Route::method);
-  if (route == candidates.end()) {
+  const openai::Route* route = openai::find_route(method, head.path());
+  if (route == nullptr) {
     auto response = refuse({.status = 405,
                             .message = fmt::format("{} does not take {}; use {}", head.path().substr(0, 80),
-                                                   head.method().substr(0, 20), candidates.front()->method)});
-    response->headers.emplace_back("Allow", std::string(candidates.front()->method));
+                                                   head.method().substr(0, 20), known->method)});
+    response->headers.emplace_back("Allow", std::string(known->method));
     return response;
   }
   if (method == "POST") {
@@ -136,10 +140,7 @@ std::optional<http::Response> Application::admit(const http::RequestHead& head) 
   } else if (announces_large_body(head)) {
     return refuse({.status = 413, .message = "This route reads no body; send the request without one"});
   }
-  if ((*route)->needs_model && readiness_ != Readiness::kReady) {
-    count(503);
-    return not_ready();
-  }
+  if (route->needs_model && readiness_ != Readiness::kReady) return not_ready();
   return std::nullopt;
 }
 
@@ -150,13 +151,24 @@ boost::asio::awaitable<void> Application::answer(http::Exchange& exchange) {
     size_t& count_;
   } open(answers_open_);
   const int64_t begin_ns = SystemClock().now_ns();
+  const std::string id = new_request_id();
   const http::RequestHead& head = exchange.head();
   const std::string method(head.method()), path(head.path());
-  const std::vector<const Route*> candidates = find(path);
-  const unsigned status = co_await (this->*candidates.front()->handler)(exchange);
+  const openai::Route* route = openai::find_route(method == "HEAD" ? "GET" : method, path);
+  unsigned status = 500;
+  try {
+    status = co_await (this->*handler_of(route->id))(exchange, id);
+  } catch (const std::exception& problem) {
+    observe::logger().error("request {}: {}", id, problem.what());
+  }
+  if (status == 500 && !exchange.has_begun()) {  // an answer that has begun ends with its connection
+    http::Response response = error_response(internal_error(id));
+    response.headers.emplace_back("X-Request-Id", id);
+    co_await exchange.respond(std::move(response));
+  }
   count(status);
-  observe::logger().debug("{} {} {} {:.1f} ms", method, path, status,
-                          1e-6 * static_cast<double>(SystemClock().now_ns() - begin_ns));
+  observe::logger().debug("{} {} {} {:.1f} ms, request {}", method, path, status,
+                          1e-6 * static_cast<double>(SystemClock().now_ns() - begin_ns), id);
 }
 
 http::Response Application::failure(unsigned status, std::string message) {
@@ -171,7 +183,7 @@ void Application::count(unsigned status) {
   if (status == 401) metrics_.unauthorized.add();
   if (status == 429 || status == 503) metrics_.rejected.add();
   if (status == 500) metrics_.failed.add();
-  if (status >= 400 && status < 429 && status != 401) metrics_.bad_requests.add();
+  if (status >= 400 && status < 499 && status != 401 && status != 429) metrics_.bad_requests.add();
 }
 
 }  // namespace headwater::server

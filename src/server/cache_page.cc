@@ -31,6 +31,7 @@ std::string cache_page(const engine::Snapshot& snapshot, const std::optional<Sta
                       {"free", snapshot.pages_free},
                       {"cached", snapshot.pages_cached},
                       {"held", snapshot.pages_held}}},
+                    {"sequences_waiting", snapshot.sequences_waiting},
                     {"sequences", std::move(sequences)},
                     {"shared_runs", std::move(runs)},
                     {"last_step",

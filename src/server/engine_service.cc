@@ -74,17 +74,18 @@ void EngineService::run() {
     if (worked_since_audit) audit_when_idle();
     worked_since_audit = false;
   }
-  look_around();  // whoever waits for an answer gets one
 }
 
-bool EngineService::look_around() {
-  std::vector<std::function<void(const engine::Engine&)>> looks;
+void EngineService::look_around() {
+  std::function<void(const engine::Engine&)> look;
   {
     std::lock_guard lock(looks_mutex_);
-    looks.swap(looks_);
+    if (looks_.empty()) return;
+    look = std::move(looks_.front());
+    looks_.pop_front();
+    if (!looks_.empty()) engine_.wake();
   }
-  for (const auto& look : looks) look(engine_);
-  return !looks.empty();
+  look(engine_);
 }
 
 void EngineService::audit_when_idle() {

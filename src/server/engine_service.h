@@ -8,6 +8,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -37,7 +38,7 @@ class EngineService {
   void abandon(engine::RequestId request);
   size_t requests() const { return waiters_.size(); }  // not yet polled to their end
 
-  // Runs `look` on the engine thread between two steps; it must not throw.
+  // Runs `look` on the engine thread between two steps, one look a step; it must not throw.
   void on_engine_thread(std::function<void(const engine::Engine&)> look);
 
   const engine::Engine& engine() const { return engine_; }
@@ -49,7 +50,7 @@ class EngineService {
   };
 
   void run();          // the engine thread
-  bool look_around();  // the engine thread; true: somebody looked
+  void look_around();  // the engine thread
   void audit_when_idle();
   void announce();  // the engine thread: posts dispatch() unless one is under way
   void dispatch();
@@ -62,7 +63,7 @@ class EngineService {
   std::atomic<bool> announced_{false};
   std::atomic<bool> stopping_{false};
   std::mutex looks_mutex_;
-  std::vector<std::function<void(const engine::Engine&)>> looks_;  // guarded by looks_mutex_
+  std::deque<std::function<void(const engine::Engine&)>> looks_;  // guarded by looks_mutex_
   std::thread thread_;
 };
 

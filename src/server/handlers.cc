@@ -18,12 +18,6 @@ using boost::asio::awaitable;
 using boost::asio::use_awaitable;
 constexpr size_t kUnknownFieldsMax = 64;  // reported by name
 
-std::string new_request_id() {
-  unsigned char bytes[12];
-  check(RAND_bytes(bytes, sizeof(bytes)) == 1, "the system gave no random bytes");
-  return fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof(bytes), ""));
-}
-
 awaitable<unsigned> respond(http::Exchange& exchange, http::Response response) {
   const unsigned status = response.status;
   const bool sent = co_await exchange.respond(std::move(response));
@@ -40,13 +34,16 @@ awaitable<unsigned> respond_error(http::Exchange& exchange, const openai::ApiErr
   co_return co_await respond(exchange, std::move(response));
 }
 
-// One call of a decoder on the pool, so that megabytes of text hold up no stream.
+// One call of a decoder on the pool, so that megabytes of text hold up no stream. Nothing is decoded for a client that has
+// left meanwhile.
+using Gone = std::shared_ptr<std::atomic<bool>>;
 template <typename Out>
 using Decoder = std::optional<openai::ApiError> (*)(std::string_view, const openai::ServedModel&, Out&);
 
 template <typename Out>
-awaitable<std::optional<openai::ApiError>> call_decoder(Decoder<Out> decoder, const std::string* body,
+awaitable<std::optional<openai::ApiError>> call_decoder(Gone gone, Decoder<Out> decoder, const std::string* body,
                                                         const openai::ServedModel* model, Out* out) {
+  if (gone->load()) co_return openai::ApiError{.status = 499};
   co_return decoder(*body, *model, *out);
 }
 
@@ -55,7 +52,12 @@ awaitable<std::optional<openai::ApiError>> decode_on(Decoders& decoders, Decoder
                                                      const openai::ServedModel& model, Out& out) {
   const std::string body = exchange.take_body();
   boost::asio::thread_pool& pool = decoders.of(body);
-  auto error = co_await boost::asio::co_spawn(pool, call_decoder<Out>(decoder, &body, &model, &out), use_awaitable);
+  const Gone gone = std::make_shared<std::atomic<bool>>(false);
+  exchange.on_client_gone([gone] { gone->store(true); });
+  auto error =
+      co_await boost::asio::co_spawn(pool, call_decoder<Out>(gone, decoder, &body, &model, &out), use_awaitable);
+  exchange.on_client_gone({});
+  exchange.release_body();
   co_return error;
 }
 
@@ -106,9 +108,19 @@ awaitable<std::optional<openai::ApiError>> Application::decode(http::Exchange& e
 void Application::report_unknown(const openai::Generation& generation) {
   for (const std::string& field : generation.unknown_fields) {
     if (unknown_fields_.size() >= kUnknownFieldsMax || !unknown_fields_.insert(field).second) continue;
-    observe::logger().info("the request field {} is not known; ignored (said once)",
+    observe::logger().warn("the request field {} is not known; ignored (said once)",
                            boost::json::serialize(boost::json::value(field)));  // control characters escaped
   }
+}
+
+uint64_t Application::next_seed() {
+  if (config_.seed) {
+    Random random(*config_.seed + seeds_drawn_++);
+    return uint64_t{random()} << 32 | random();
+  }
+  uint64_t seed = 0;
+  check(RAND_bytes(reinterpret_cast<unsigned char*>(&seed), sizeof(seed)) == 1, "the system gave no random bytes");
+  return seed;
 }
 
 // Requests share cached prefixes only under equal salts.
@@ -117,15 +129,15 @@ std::string Application::salt_of(const http::RequestHead& head, const std::strin
   return key ? fmt::format("key {}:{}", *key, salt) : salt;
 }
 
-awaitable<unsigned> Application::generate(http::Exchange& exchange, openai::Endpoint endpoint) {
+awaitable<unsigned> Application::generate(http::Exchange& exchange, const std::string& id, openai::Endpoint endpoint) {
   openai::Generation generation;
   const auto error = co_await decode(exchange, endpoint, generation);
   if (error) co_return co_await respond_error(exchange, *error);
   if (exchange.client_gone()) co_return 499;
+  if (!generation.seeded) generation.sampling.seed = next_seed();
   generation.cache_salt = salt_of(exchange.head(), generation.cache_salt);
   const auto executor = co_await boost::asio::this_coro::executor;
-  Answer answer(serving_->model, serving_->service, metrics_, exchange, std::move(generation), new_request_id(),
-                executor);
+  Answer answer(serving_->model, serving_->service, metrics_, exchange, std::move(generation), id, executor);
   co_return co_await answer.run(config_.keep_alive);
 }
 
@@ -136,32 +148,32 @@ awaitable<unsigned> Application::convert(http::Exchange& exchange, Converter con
   co_return co_await respond_json(exchange, std::move(answer));
 }
 
-awaitable<unsigned> Application::chat_completions(http::Exchange& exchange) {
-  return generate(exchange, openai::Endpoint::kChat);
+awaitable<unsigned> Application::chat_completions(http::Exchange& exchange, const std::string& id) {
+  return generate(exchange, id, openai::Endpoint::kChat);
 }
-awaitable<unsigned> Application::completions(http::Exchange& exchange) {
-  return generate(exchange, openai::Endpoint::kCompletions);
+awaitable<unsigned> Application::completions(http::Exchange& exchange, const std::string& id) {
+  return generate(exchange, id, openai::Endpoint::kCompletions);
 }
-awaitable<unsigned> Application::render_chat(http::Exchange& exchange) {
+awaitable<unsigned> Application::render_chat(http::Exchange& exchange, const std::string&) {
   return convert(exchange, render_for<openai::Endpoint::kChat>);
 }
-awaitable<unsigned> Application::render_completions(http::Exchange& exchange) {
+awaitable<unsigned> Application::render_completions(http::Exchange& exchange, const std::string&) {
   return convert(exchange, render_for<openai::Endpoint::kCompletions>);
 }
 
-awaitable<unsigned> Application::tokenize(http::Exchange& exchange) {
+awaitable<unsigned> Application::tokenize(http::Exchange& exchange, const std::string&) {
   return convert(exchange, tokenize_body);
 }
 
-awaitable<unsigned> Application::detokenize(http::Exchange& exchange) {
+awaitable<unsigned> Application::detokenize(http::Exchange& exchange, const std::string&) {
   return convert(exchange, detokenize_body);
 }
 
-awaitable<unsigned> Application::models(http::Exchange& exchange) {
+awaitable<unsigned> Application::models(http::Exchange& exchange, const std::string&) {
   return respond_json(exchange, openai::models_json(serving_->model));
 }
 
-awaitable<unsigned> Application::model(http::Exchange& exchange) {
+awaitable<unsigned> Application::model(http::Exchange& exchange, const std::string&) {
   const auto encoded = boost::urls::make_pct_string_view(exchange.head().path().substr(sizeof("/v1/models/") - 1));
   const std::string name = encoded ? encoded->decode() : "";
   for (const std::string& served : serving_->model.names) {
@@ -176,41 +188,37 @@ awaitable<unsigned> Application::model(http::Exchange& exchange) {
   co_return co_await respond_error(exchange, std::move(error));
 }
 
-awaitable<unsigned> Application::health(http::Exchange& exchange) {
+awaitable<unsigned> Application::health(http::Exchange& exchange, const std::string&) {
   std::optional<http::Response> response = not_ready();
   if (response) co_return co_await respond(exchange, std::move(*response));
   co_return co_await respond_json(exchange, R"({"status":"ok"})");
 }
 
 // Whether the process lives: draining is no reason to kill it.
-awaitable<unsigned> Application::ping(http::Exchange& exchange) {
-  if (readiness_ == Readiness::kLoading) return health(exchange);
+awaitable<unsigned> Application::ping(http::Exchange& exchange, const std::string& id) {
+  if (readiness_ == Readiness::kLoading) return health(exchange, id);
   return respond_json(exchange, R"({"status":"ok"})");
 }
 
-awaitable<unsigned> Application::version(http::Exchange& exchange) {
+awaitable<unsigned> Application::version(http::Exchange& exchange, const std::string&) {
   return respond_json(exchange, fmt::format(R"({{"version":"{}"}})", config_.version));
 }
 
-awaitable<unsigned> Application::metrics(http::Exchange& exchange) {
-  std::optional<http::Response> response;
-  if (serving_) {
-    response = http::Response{
-        .content_type = "text/plain; version=0.0.4; charset=utf-8",
-        .body = metrics_page({.model_name = serving_->model.names.front(), .old_aliases = config_.old_metric_names},
-                             serving_->service.engine(), metrics_)};
-  } else {
-    response = not_ready();
-  }
-  co_return co_await respond(exchange, std::move(*response));
+awaitable<unsigned> Application::metrics(http::Exchange& exchange, const std::string&) {
+  if (listener_ != nullptr) metrics_.connections.set(static_cast<double>(listener_->connections()));
+  const MetricsPageConfig page{.model_name = serving_ ? serving_->model.names.front() : "",
+                               .old_aliases = config_.old_metric_names};
+  http::Response response{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                          .body = metrics_page(page, serving_ ? &serving_->service.engine() : nullptr, metrics_)};
+  co_return co_await respond(exchange, std::move(response));
 }
 
-awaitable<unsigned> Application::openapi(http::Exchange& exchange) {
+awaitable<unsigned> Application::openapi(http::Exchange& exchange, const std::string&) {
   return respond_json(exchange, openapi_);
 }
 
 // The engine thread looks, between two steps; this coroutine waits for it.
-awaitable<unsigned> Application::cache(http::Exchange& exchange) {
+awaitable<unsigned> Application::cache(http::Exchange& exchange, const std::string&) {
   struct Look {
     explicit Look(const boost::asio::any_io_executor& executor) : done(executor) {}
     Wakeup done;

@@ -187,8 +187,8 @@ void add_engine_work(Page& page, const EngineMetrics& metrics) {
 
 void add_server(Page& page, const ServerMetrics& server) {
   page.gauge("headwater:http_connections", "Open connections.", server.connections.value());
-  page.counter("headwater:http_requests_total", "Requests that were routed.", server.requests);
-  page.counter("headwater:http_bad_requests_total", "Requests refused as wrong (400 to 431 without 401 and 429).",
+  page.counter("headwater:http_requests_total", "Requests whose header was read.", server.requests);
+  page.counter("headwater:http_bad_requests_total", "Requests refused as wrong (400 to 431, 401 and 429 apart).",
                server.bad_requests);
   page.counter("headwater:http_unauthorized_total", "Requests without a valid key (401).", server.unauthorized);
   page.counter("headwater:http_rejected_total", "Requests refused because of load (429, 503).", server.rejected);
@@ -213,15 +213,17 @@ void add_process(Page& page) {
 
 }  // namespace
 
-std::string metrics_page(const MetricsPageConfig& config, const engine::Engine& engine, const ServerMetrics& server) {
+std::string metrics_page(const MetricsPageConfig& config, const engine::Engine* engine, const ServerMetrics& server) {
   Page page(config.model_name);
-  const EngineMetrics& metrics = engine.metrics();
-  add_state(page, engine);
-  add_counts(page, metrics);
-  add_distributions(page, metrics, engine.config().context_max);
-  if (config.old_aliases) add_old_aliases(page, metrics);
-  add_sharing(page, metrics);
-  add_engine_work(page, metrics);
+  if (engine != nullptr) {
+    const EngineMetrics& metrics = engine->metrics();
+    add_state(page, *engine);
+    add_counts(page, metrics);
+    add_distributions(page, metrics, engine->config().context_max);
+    if (config.old_aliases) add_old_aliases(page, metrics);
+    add_sharing(page, metrics);
+    add_engine_work(page, metrics);
+  }
   add_server(page, server);
   add_process(page);
   return page.text();

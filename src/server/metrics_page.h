@@ -15,7 +15,7 @@ inline constexpr std::array kDelayBounds = {0.0001, 0.0002, 0.0005, 0.001, 0.002
                                             0.01,   0.02,   0.05,   0.1,   0.5,   1.0};
 struct ServerMetrics {
   observe::Gauge connections;
-  observe::Counter requests;                                      // that were routed
+  observe::Counter requests;                                      // whose header was read
   observe::Counter bad_requests, unauthorized, rejected, failed;  // 400 to 431, 401, 429 and 503, 500
   observe::Counter clients_gone;                                  // before their answer was complete
   observe::Histogram<kDelayBounds.size()> chunk_delay{
@@ -27,7 +27,7 @@ struct MetricsPageConfig {
   bool old_aliases = false;  // vllm:gpu_cache_usage_perc and the other names of vLLM 0.x
 };
 
-// Any thread; reads relaxed atomics only.
-std::string metrics_page(const MetricsPageConfig& config, const engine::Engine& engine, const ServerMetrics& server);
+// Any thread; reads relaxed atomics only. engine: null while the model loads; then its part is missing.
+std::string metrics_page(const MetricsPageConfig& config, const engine::Engine* engine, const ServerMetrics& server);
 
 }  // namespace headwater::server

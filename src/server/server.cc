@@ -11,21 +11,25 @@
 namespace headwater::server {
 namespace {
 
+constexpr std::chrono::seconds kLastWords{3};
+
 class HttpServer final : public Server {
  public:
   HttpServer(ServerConfig config, KeyStore keys)
       : config_(std::move(config)),
-        signals_(io_, SIGTERM, SIGINT),
-        tick_(io_),
         application_({.version = config_.version,
                       .keep_alive = config_.keep_alive,
                       .salt_per_key = config_.salt_per_key,
-                      .old_metric_names = config_.old_metric_names},
-                     std::move(keys)) {}
+                      .old_metric_names = config_.old_metric_names,
+                      .seed = config_.seed},
+                     std::move(keys)),
+        signals_(io_, SIGTERM, SIGINT),
+        tick_(io_) {}
 
   Status listen() {
     HEADWATER_ASSIGN_OR_RETURN(
         listener_, http::Listener::open(io_, config_.host, config_.port, config_.limits, config_.tls, application_));
+    application_.watch(*listener_);
     return {};
   }
 
@@ -56,7 +60,8 @@ class HttpServer final : public Server {
     // Answers that were cut off unwind here, while the engine's thread still takes their cancellations.
     listener_->drop_all();
     while (listener_->connections() > 0 || application_.answers_open() > 0) {
-      if (io_.run_one_for(std::chrono::seconds(5)) == 0) break;
+      io_.run_one_for(std::chrono::milliseconds(100));
+      listener_->drop_all();
     }
     service_.reset();
   }
@@ -77,7 +82,8 @@ class HttpServer final : public Server {
     observe::logger().info("draining: {} answers in progress, {} s at most", application_.answers_open(),
                            std::chrono::duration<double>(config_.drain).count());
     state_ = State::kDraining;
-    drain_until_ = std::chrono::steady_clock::now() + config_.drain;
+    answered_until_ = std::chrono::steady_clock::now();
+    drain_until_ = answered_until_ + config_.drain;
     application_.start_draining();
     listener_->stop_accepting();
   }
@@ -87,7 +93,10 @@ class HttpServer final : public Server {
   // Looks now and then whether the drain has come to its end.
   void tick() {
     if (state_ == State::kDraining) {
-      if (application_.answers_open() == 0) return stop();
+      // Those that are still sending a request get 503, those that still read an answer the rest of it.
+      const auto now = std::chrono::steady_clock::now();
+      if (application_.answers_open() > 0) answered_until_ = now;
+      if (listener_->connections() == 0 || now > answered_until_ + kLastWords) return stop();
       if (std::chrono::steady_clock::now() > drain_until_) {
         observe::logger().warn("the drain took too long: {} answers are cut off", application_.answers_open());
         return stop();
@@ -100,14 +109,14 @@ class HttpServer final : public Server {
   }
 
   const ServerConfig config_;
+  Application application_;  // outlives what io_ may still hold of its answers
   boost::asio::io_context io_{1};
   boost::asio::signal_set signals_;
   boost::asio::steady_timer tick_;
-  Application application_;
   std::unique_ptr<http::Listener> listener_;
   std::unique_ptr<EngineService> service_;
   State state_ = State::kRunning;
-  std::chrono::steady_clock::time_point drain_until_;
+  std::chrono::steady_clock::time_point drain_until_, answered_until_;
 };
 
 }  // namespace

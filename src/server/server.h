@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct ServerConfig {
   bool old_metric_names = false;
   std::chrono::milliseconds keep_alive{5000};  // between comments on a silent stream
   std::chrono::milliseconds drain{30'000};     // how long answers in progress may go on after drain()
+  std::optional<uint64_t> seed;                // of requests without one
   std::string version;
 };
 

@@ -133,7 +133,7 @@ class MetricsPageTest : public ::testing::Test {
   }
 
   std::map<std::string, Family> page(bool old_aliases = false) {
-    return parse(server::metrics_page({kModelName, old_aliases}, *test_.engine, server_));
+    return parse(server::metrics_page({kModelName, old_aliases}, test_.engine.get(), server_));
   }
 
   EngineUnderTest test_{small_config(), 128};

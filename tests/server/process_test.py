@@ -26,6 +26,7 @@ class Loading(unittest.TestCase):
                     break
                 self.assertEqual(health.json["error"]["message"], "Loading model")
                 self.assertTrue(health.headers["Retry-After"])
+                self.assertIn(b"process_open_fds", server.get("/metrics").body)
                 self.assertIn(server.post("/v1/completions", {"prompt": "x", "max_tokens": 1}).status, (200, 503))
             self.assertEqual(seen, {200, 503})
         finally:
@@ -61,6 +62,29 @@ class Signals(unittest.TestCase):
         self.assertIn(b"data: [DONE]", received)
         self.assertEqual(server.process.wait(10), 0)
         server.stop()
+
+    def test_an_upload_in_progress_at_sigterm_is_told_so(self):
+        server = Server()
+        request = request_bytes("/v1/completions", {"prompt": "x " * 5000, "max_tokens": 1})
+        with server.raw(request[:4000]) as upload:
+            time.sleep(0.1)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            upload.sendall(request[4000:])
+            answer = b""
+            while block := upload.recv(65536):
+                answer += block
+        self.assertRegex(answer, rb"^HTTP/1.1 (503|200|400) ")
+        self.assertEqual(server.process.wait(10), 0)
+        server.stop()
+
+    def test_with_a_seed_of_the_server_a_restart_answers_alike(self):
+        texts = []
+        for _ in range(2):
+            with Server("--seed", "5") as server:
+                texts.append([server.complete("Once", temperature=1, max_tokens=12)["choices"][0]["text"] for _ in range(2)])
+        self.assertEqual(texts[0], texts[1])
+        self.assertNotEqual(texts[0][0], texts[0][1])
 
     def test_a_second_sigint_stops_at_once(self):
         server = Server()

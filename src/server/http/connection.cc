@@ -91,6 +91,8 @@ class StreamConnection final : public Connection,
   // Exchange
   const RequestHead& head() const override { return *request_; }
   std::string take_body() override { return request_->take_body(); }
+  void release_body() override { request_->give_back_share(); }
+  bool has_begun() const override { return answer_ != Answer::kNone; }
   bool client_gone() const override { return gone_; }
   void on_client_gone(std::function<void()> callback) override {
     if (gone_ && callback) return callback();
@@ -99,7 +101,7 @@ class StreamConnection final : public Connection,
   awaitable<bool> respond(Response response) override;
   awaitable<bool> begin_stream(Response head) override;
   awaitable<bool> write(std::string_view bytes) override;
-  awaitable<bool> end_stream() override;
+  awaitable<bool> end_stream(std::string_view last) override;
 
  private:
   enum class Answer : uint8_t { kNone, kStream, kDone };
@@ -470,12 +472,21 @@ awaitable<bool> StreamConnection<Stream>::write(std::string_view bytes) {
 }
 
 template <class Stream>
-awaitable<bool> StreamConnection<Stream>::end_stream() {
+awaitable<bool> StreamConnection<Stream>::end_stream(std::string_view last) {
   check(answer_ == Answer::kStream, "end_stream() outside a stream");
+  if (!last.empty() && (to_head() || framing_.version < 11)) {
+    const bool sent = co_await write(last);
+    if (!sent) co_return false;
+  }
   answer_ = Answer::kDone;
   if (gone_) co_return false;
   if (to_head() || framing_.version < 11) co_return true;
-  const bool sent = co_await write_all(wire::make_chunk_last());
+  bool sent = false;
+  const asio::const_buffer buffer(last.data(), last.size());
+  if (last.empty())
+    sent = co_await write_all(wire::make_chunk_last());
+  else
+    sent = co_await write_all(boost::beast::buffers_cat(wire::make_chunk(buffer), wire::make_chunk_last()));
   co_return sent;
 }
 

@@ -83,13 +83,16 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual const RequestHead& head() const = 0;
   virtual std::string take_body() = 0;
+  virtual void
+  release_body() = 0;  // what take_body() gave is needed no longer: its part of Limits::bodies_bytes is free
+  virtual bool has_begun() const = 0;  // respond() or begin_stream() was called
   virtual bool client_gone() const = 0;
   // Called once, on this thread, when the client is gone; at once if it already is. An empty function clears it.
   virtual void on_client_gone(std::function<void()> callback) = 0;
   virtual boost::asio::awaitable<bool> respond(Response response) = 0;  // HEAD: the body is left out
   virtual boost::asio::awaitable<bool> begin_stream(Response head) = 0;
   virtual boost::asio::awaitable<bool> write(std::string_view bytes) = 0;  // not empty; one chunk, sent at once
-  virtual boost::asio::awaitable<bool> end_stream() = 0;
+  virtual boost::asio::awaitable<bool> end_stream(std::string_view last = {}) = 0;  // `last` goes out with the end
 };
 
 class Application {

@@ -40,7 +40,7 @@ class Request final : public RequestHead, private boost::beast::http::basic_pars
   unsigned version() const { return version_; }  // 10 or 11
   bool expects_continue() const;
   std::string take_body() { return std::move(body_); }
-  void give_back_share() { share_.take(0); }  // it is answered now
+  void give_back_share() { share_.take(0); }
 
   std::string_view method() const override { return method_; }
   std::string_view path() const override { return std::string_view(target_).substr(0, target_.find('?')); }

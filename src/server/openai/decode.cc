@@ -96,12 +96,12 @@ Failure read_stream(const Body& body, Generation& out) {
   }
   for (const auto& [name, value] : options->as_object()) {
     if (value.is_null()) continue;
-    if (name == "include_usage") {
-      if (!value.is_bool()) return wrong_value("stream_options.include_usage", value, "true or false");
-      out.include_usage = value.as_bool();
-    } else if (name == "continuous_usage_stats" && value != json::value(false)) {
-      return wrong_value("stream_options.continuous_usage_stats", value, "false; usage comes once, at the end");
-    }
+    bool* flag = name == "include_usage"            ? &out.include_usage
+                 : name == "continuous_usage_stats" ? &out.continuous_usage
+                                                    : nullptr;
+    if (flag == nullptr) continue;
+    if (!value.is_bool()) return wrong_value("stream_options." + std::string(name), value, "true or false");
+    *flag = value.as_bool();
   }
   return std::nullopt;
 }
@@ -184,6 +184,14 @@ Failure bound_answer(const Generation& out) {
         .param = "echo"};
   }
   const engine::SamplingParams& sampling = out.sampling;
+  const uint64_t choices = out.prompts.size() * out.n;
+  if (choices * sampling.tokens_max > kAnswerTokensMax) {
+    return ApiError{
+        .message = fmt::format("{} choices of {} tokens are {}; expected at most {} in one request: lower \"n\" or "
+                               "\"max_tokens\"",
+                               choices, sampling.tokens_max, choices * sampling.tokens_max, kAnswerTokensMax),
+        .param = "max_tokens"};
+  }
   if (out.stream || !sampling.want_logprobs) return std::nullopt;
   const uint64_t logprobs = uint64_t{out.prompts.size()} * out.n * sampling.tokens_max * (1 + sampling.top_logprobs);
   if (logprobs <= kLogprobsAllMax) return std::nullopt;
@@ -244,7 +252,8 @@ std::optional<ApiError> decode_tokenize(std::string_view text, const ServedModel
   if (body.has("messages")) return read_messages(body, served, out.ids, in_reasoning);
   const std::string_view field = body.has("prompt") ? "prompt" : "content";
   const bool special = body.boolean("add_special_tokens", body.boolean("add_special", field == "prompt"));
-  return encode_text(field, body.string(field), special, served, out.ids);
+  out.ids = encode_text(body.string(field), special, served);
+  return std::nullopt;
 }
 
 std::optional<ApiError> decode_detokenize(std::string_view text, const ServedModel& served, std::vector<TokenId>& out) {

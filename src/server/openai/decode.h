@@ -23,10 +23,11 @@
 namespace headwater::server::openai {
 
 inline constexpr uint32_t kJsonDepthMax = 64;
-inline constexpr uint32_t kJsonValuesMax = 1u << 20;  // of one body: bounds the memory of its values
-inline constexpr uint32_t kJsonKeysMax = 1024;        // of one object: bounds the time that colliding keys can cost
-inline constexpr uint32_t kChoicesMax = 128;          // prompts x n of one request
-inline constexpr uint64_t kEchoBytesMax = 8u << 20;   // of all choices
+inline constexpr uint32_t kJsonValuesMax = 1u << 20;    // of one body: bounds the memory of its values
+inline constexpr uint32_t kJsonKeysMax = 1024;          // of one object: bounds the time that colliding keys can cost
+inline constexpr uint32_t kChoicesMax = 128;            // prompts x n of one request
+inline constexpr uint64_t kAnswerTokensMax = 1u << 20;  // of one request: choices x max_tokens
+inline constexpr uint64_t kEchoBytesMax = 8u << 20;     // of all choices
 inline constexpr uint64_t kLogprobsAllMax = 1u
                                             << 19;  // of an answer that is not streamed: choices x tokens x (1 + top)
 inline constexpr uint32_t kStopsMax = 16;
@@ -59,7 +60,8 @@ struct Generation {
   std::string cache_salt;
   int32_t priority = 0;
   bool stream = false;
-  bool include_usage = false;
+  bool include_usage = false;     // one chunk with the usage at the end
+  bool continuous_usage = false;  // the usage so far in every chunk
   bool echo = false;
   bool in_reasoning = false;  // the prompt ends inside a think block: the answer begins with reasoning
   std::vector<std::string> unknown_fields;

@@ -74,7 +74,7 @@ TEST(DecodeFields, AWrongTypeOrValueIsAnErrorNamingFieldValueAndLimit) {
       {R"("model": 5)", "model", "5"},
       {R"("stream_options": {"include_usage": true})", "stream_options", R"("stream" is not true)"},
       {R"("stream_options": {"include_usage": 1}, "stream": true)", "stream_options.include_usage", "1"},
-      {R"("stream_options": {"continuous_usage_stats": true}, "stream": true)", "stream_options.continuous_usage_stats",
+      {R"("stream_options": {"continuous_usage_stats": 1}, "stream": true)", "stream_options.continuous_usage_stats",
        "true"},
       {R"("stream_options": true, "stream": true)", "stream_options", "an object"},
       {R"("top_logprobs": 21, "logprobs": true)", "top_logprobs", "0 to 20"},

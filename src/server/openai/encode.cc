@@ -77,8 +77,7 @@ void add_finish(json::object& choice, const Delta& delta) {
 }
 
 void add_text(json::object& choice, const Delta& delta) {
-  choice.emplace("text", delta.reasoning.empty() ? json::string_view(delta.content)
-                                                 : json::string_view(delta.reasoning + delta.content));
+  choice.emplace("text", delta.content);
 }
 
 void add_delta(json::object& choice, const Delta& delta) {
@@ -115,7 +114,8 @@ std::string role_event(const AnswerHead& head, uint32_t choice) {
   return event_of(chunk);
 }
 
-std::string delta_event(const AnswerHead& head, uint32_t choice, const Delta& delta, const text::Tokenizer& tokenizer) {
+std::string delta_event(const AnswerHead& head, uint32_t choice, const Delta& delta, const text::Tokenizer& tokenizer,
+                        const Usage* usage) {
   Scratch scratch;
   json::object chunk = head_object(head, true, scratch.memory());
   json::object& to = add_object(add_array(chunk, "choices"));
@@ -123,6 +123,7 @@ std::string delta_event(const AnswerHead& head, uint32_t choice, const Delta& de
   head.endpoint == Endpoint::kChat ? add_delta(to, delta) : add_text(to, delta);
   add_logprobs(to, head.endpoint, delta, tokenizer);
   add_finish(to, delta);
+  if (usage != nullptr) add_usage(chunk, *usage);
   return event_of(chunk);
 }
 

@@ -1,7 +1,7 @@
 // Answers as JSON of the OpenAI API. Pure; Boost.JSON. Every text is valid UTF-8, every number finite.
 //
 //   chat         delta or message {role, content, reasoning_content}; logprobs {content: [{token, logprob, bytes, top_logprobs}]}
-//   completions  text (reasoning first); logprobs {tokens, token_logprobs, top_logprobs, text_offset}
+//   completions  text; logprobs {tokens, token_logprobs, top_logprobs, text_offset}
 //   both         finish_reason stop or length, else null (a cancelled or failed choice: the caller sends an error);
 //                usage.prompt_tokens_details.cached_tokens always
 //
@@ -32,7 +32,9 @@ struct Usage {
 
 // Streaming: each returns one event, "data: {json}\n\n". They run on the network thread, a few microseconds each.
 std::string role_event(const AnswerHead& head, uint32_t choice);  // chat: the first chunk of a choice
-std::string delta_event(const AnswerHead& head, uint32_t choice, const Delta& delta, const text::Tokenizer& tokenizer);
+// usage: the usage so far, where the client asked for it in every chunk; may be null.
+std::string delta_event(const AnswerHead& head, uint32_t choice, const Delta& delta, const text::Tokenizer& tokenizer,
+                        const Usage* usage = nullptr);
 std::string usage_event(const AnswerHead& head, const Usage& usage);  // choices []
 std::string error_event(const ApiError& error);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";

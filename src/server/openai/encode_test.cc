@@ -70,7 +70,7 @@ TEST_F(EncodeTest, NeverNamesACancelledOrFailedChoiceAsFinished) {
 }
 
 TEST_F(EncodeTest, WritesTheChunksOfACompletion) {
-  EXPECT_EQ(event(delta_event(completion_, 1, {.content = "b", .reasoning = "a"}, tokenizer_)),
+  EXPECT_EQ(event(delta_event(completion_, 1, {.content = "ab"}, tokenizer_)),
             written(R"({"id": "cmpl-1", "object": "text_completion", "created": 1700000001, "model": "tiny",
       "system_fingerprint": null, "choices": [{"index": 1, "text": "ab", "logprobs": null, "finish_reason": null}]})"));
 }

@@ -5,6 +5,7 @@
 
 #include "server/openai/fields.h"
 #include "server/openai/openapi_answers.h"
+#include "server/openai/routes.h"
 
 namespace headwater::server::openai {
 namespace {
@@ -109,7 +110,7 @@ json::object value_schema(const Field& field, const ServedModel& served) {
       return {{"type", "object"},
               {"properties",
                {{"include_usage", {{"type", {"boolean", "null"}}}},
-                {"continuous_usage_stats", {{"enum", {false, nullptr}}}}}}};
+                {"continuous_usage_stats", {{"type", {"boolean", "null"}}}}}}};
     case FieldKind::kTemplateVariables:
       return variables_schema();
   }
@@ -150,38 +151,6 @@ json::object body_schema(Endpoints endpoint, const ServedModel& served) {
 json::object answer(std::string_view description, std::string_view schema, std::string_view type = "application/json") {
   return {{"description", description}, {"content", {{type, {{"schema", reference(schema)}}}}}};
 }
-
-struct Route {
-  std::string_view path;
-  std::string_view id;
-  std::string_view summary;
-  std::string_view answer;     // schema
-  std::string_view body = {};  // schema; "": GET
-  bool streams = false;
-  bool open = false;  // without key
-};
-
-constexpr Route kRoutes[] = {
-    {"/v1/chat/completions", "createChatCompletion", "Answer a conversation.", "ChatCompletion", "ChatRequest", true},
-    {"/v1/completions", "createCompletion", "Continue one or more prompts.", "Completion", "CompletionRequest", true},
-    {"/v1/chat/completions/render", "renderChatCompletion", "The token ids that a chat request would compute.",
-     "Rendered", "ChatRequest"},
-    {"/v1/completions/render", "renderCompletion", "The token ids that a completion request would compute.",
-     "RenderedList", "CompletionRequest"},
-    {"/tokenize", "tokenize", "Text to token ids.", "Tokens", "TokenizeRequest"},
-    {"/v1/tokenize", "tokenizeV1", "Text to token ids.", "Tokens", "TokenizeRequest"},
-    {"/detokenize", "detokenize", "Token ids to text.", "Text", "DetokenizeRequest"},
-    {"/v1/detokenize", "detokenizeV1", "Token ids to text.", "Text", "DetokenizeRequest"},
-    {"/v1/models", "listModels", "The names that are served.", "Models"},
-    {"/v1/models/{model}", "getModel", "One served name.", "Model"},
-    {"/v1/cache", "getCache", "The KV pool, and which sequences share which prefix.", "Cache"},
-    {"/openapi.json", "getDescription", "This description.", "Description"},
-    {"/health", "getHealth", "200 when requests are taken; 503 while the model loads or the server drains.", "Health",
-     "", false, true},
-    {"/ping", "ping", "The same as /health.", "Health", "", false, true},
-    {"/version", "getVersion", "The program's version.", "Version", "", false, true},
-    {"/metrics", "getMetrics", "Metrics in the text format of Prometheus.", "", "", false, true},
-};
 
 json::object errors_of(const Route& route, bool needs_key) {
   json::object responses;
@@ -233,9 +202,9 @@ json::object operation(const Route& route, bool needs_key) {
 
 std::string openapi_json(const ServedModel& served, const std::string& version, bool needs_key) {
   json::object paths;
-  for (const Route& route : kRoutes) {
+  for (const Route& route : routes()) {
     paths[json::string_view(route.path.data(), route.path.size())] = {
-        {route.body.empty() ? "get" : "post", operation(route, needs_key)}};
+        {route.method == "GET" ? "get" : "post", operation(route, needs_key)}};
   }
   json::object schemas = json::parse(kAnswerSchemas).as_object();
   schemas["ChatRequest"] = body_schema(kInChat, served);

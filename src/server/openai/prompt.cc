@@ -25,7 +25,8 @@ std::optional<ApiError> check_text_length(std::string_view field, size_t bytes, 
 std::optional<ApiError> read_prompt(const json::value& value, bool special, const ServedModel& served,
                                     std::vector<TokenId>& ids, std::string* text) {
   if (value.is_string()) {
-    if (auto failed = encode_text("prompt", view(value.as_string()), special, served, ids)) return failed;
+    if (auto failed = check_text_length("prompt", value.as_string().size(), served)) return failed;
+    ids = encode_text(view(value.as_string()), special, served);
     if (text != nullptr) *text = view(value.as_string());
   } else {
     const size_t count_max = size_t{served.context_max} + 1;  // one more shows that it is too long
@@ -137,11 +138,8 @@ std::optional<ApiError> read_token_ids(std::string_view field, const json::value
   return std::nullopt;
 }
 
-std::optional<ApiError> encode_text(std::string_view field, std::string_view text, bool special,
-                                    const ServedModel& served, std::vector<TokenId>& ids) {
-  if (auto failed = check_text_length(field, text.size(), served)) return failed;
-  ids = special ? served.tokenizer->encode_prompt(text) : served.tokenizer->encode(text, text::SpecialTokens::kAsText);
-  return std::nullopt;
+std::vector<TokenId> encode_text(std::string_view text, bool special, const ServedModel& served) {
+  return special ? served.tokenizer->encode_prompt(text) : served.tokenizer->encode(text, text::SpecialTokens::kAsText);
 }
 
 std::optional<ApiError> read_prompts(const Body& body, const ServedModel& served,

@@ -23,8 +23,7 @@ std::optional<ApiError> read_messages(const Body& body, const ServedModel& serve
                                       bool& in_reasoning);
 
 // A text alone; may give no token. special: BOS and EOS as the model asks for.
-std::optional<ApiError> encode_text(std::string_view field, std::string_view text, bool special,
-                                    const ServedModel& served, std::vector<TokenId>& ids);
+std::vector<TokenId> encode_text(std::string_view text, bool special, const ServedModel& served);
 
 // context_length_exceeded. prompt_tokens: exact, or at least so many.
 ApiError prompt_too_long(std::string_view field, size_t prompt_tokens, bool exact, const ServedModel& served);
