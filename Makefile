@@ -1,5 +1,5 @@
 # Thin verbs; each is one script or one command. `make` alone lists them.
-.PHONY: help setup build run test check gates lint tidy bench fuzz docs
+.PHONY: help setup build run serve test check gates lint tidy bench fuzz docs
 
 help: ## list the verbs
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -10,6 +10,9 @@ build: setup     ## build into build/release (CUDA=1 adds the CUDA back end)
 	tools/build.sh headwater
 run: build       ## the demo: many chats behind one prompt, the prefix attended once
 	build/release/headwater demo
+	@echo "Next: make serve starts the server with this model on http://127.0.0.1:8000 (README.md shows two clients)"
+serve: build     ## the OpenAI-compatible server on http://127.0.0.1:8000, with the fetched model
+	build/release/headwater serve
 test: ## every correctness test, fuzzers 10 s each
 	tools/test.sh
 check: ## sanitizers, fuzzers 60 s each, CUDA compile where nvcc is

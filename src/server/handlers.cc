@@ -182,8 +182,10 @@ awaitable<unsigned> Application::health(http::Exchange& exchange) {
   co_return co_await respond_json(exchange, R"({"status":"ok"})");
 }
 
+// Whether the process lives: draining is no reason to kill it.
 awaitable<unsigned> Application::ping(http::Exchange& exchange) {
-  return health(exchange);
+  if (readiness_ == Readiness::kLoading) return health(exchange);
+  return respond_json(exchange, R"({"status":"ok"})");
 }
 
 awaitable<unsigned> Application::version(http::Exchange& exchange) {
