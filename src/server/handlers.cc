@@ -1,6 +1,7 @@
 // The handlers behind the table of routes.
 #include <openssl/rand.h>
 
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -46,7 +47,9 @@ using Decoder = std::optional<openai::ApiError> (*)(std::string_view, const open
 
 template <typename Out>
 awaitable<std::optional<openai::ApiError>> call_decoder(Decoder<Out> decoder, const std::string* body,
-                                                        const openai::ServedModel* model, Out* out) {
+                                                        const openai::ServedModel* model, Out* out,
+                                                        const std::atomic<bool>* gone) {
+  if (gone->load()) co_return openai::ApiError{.status = 499};  // nobody hears it
   co_return decoder(*body, *model, *out);
 }
 
@@ -54,8 +57,12 @@ template <typename Out>
 awaitable<std::optional<openai::ApiError>> decode_on(Decoders& decoders, Decoder<Out> decoder, http::Exchange& exchange,
                                                      const openai::ServedModel& model, Out& out) {
   const std::string body = exchange.take_body();
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange.on_client_gone([gone] { gone->store(true); });
   boost::asio::thread_pool& pool = decoders.of(body);
-  auto error = co_await boost::asio::co_spawn(pool, call_decoder<Out>(decoder, &body, &model, &out), use_awaitable);
+  auto error =
+      co_await boost::asio::co_spawn(pool, call_decoder<Out>(decoder, &body, &model, &out, gone.get()), use_awaitable);
+  exchange.on_client_gone({});
   co_return error;
 }
 
