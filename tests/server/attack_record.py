@@ -53,5 +53,5 @@ def write():
                             for name, value in numbers.items())
 
 
-def write_at_exit(_):
+def write_at_exit():
     atexit.register(write)

@@ -47,7 +47,7 @@ class Attack(unittest.IsolatedAsyncioTestCase):
     async def greedy(self, count, tokens, seed=1):
         """Texts of greedy streams behind one shared prompt, and the streams."""
         replies = await in_parallel(count, lambda i: post(self.port, COMPLETIONS, stream_body(
-            ids(64, seed) + ids(8, seed + 1 + i), tokens)))
+            ids(64, seed) + ids(8, seed + 1 + i), tokens), 600))
         for reply in replies:
             self.assertEqual((reply.status, reply.completed), (200, tokens))
         return [reply.text() for reply in replies], replies
@@ -81,7 +81,7 @@ class BadInputs(Attack):
         self.record(inputs=asked, seconds=time.monotonic() - begun, slowest_odd_body_seconds=slowest)
 
     async def test_fuzzed_requests_never_get_an_internal_error(self):
-        draw, statuses, left = drawing(5), {}, scaled(600, 30_000)
+        draw, statuses, left = drawing(5), {}, scaled(300, 30_000)
         grown_from = 0
 
         async def worker(_):
@@ -93,7 +93,7 @@ class BadInputs(Attack):
                 self.assert_refused(reply, data[:2000])
                 statuses[str(reply.status)] = statuses.get(str(reply.status), 0) + 1
 
-        warm, left = left, scaled(200, 3000)
+        warm, left = left, scaled(100, 3000)
         await in_parallel(16, worker)
         grown_from, left = self.server.resident_bytes(), warm
         await in_parallel(16, worker)
@@ -102,7 +102,7 @@ class BadInputs(Attack):
         self.record(requests=sum(statuses.values()), statuses=statuses, grown_MiB=grown)
 
     async def test_neighbours_of_bad_inputs_are_unharmed(self):
-        tokens = scaled(60, 400)
+        tokens = scaled(60, 200)
         alone, _ = await self.greedy(16, tokens)
         draw, sent, over = drawing(6), 0, False
 
@@ -186,7 +186,7 @@ class SlowReaders(Attack):
 
     async def test_slow_readers(self):
         """Clients with small buffers that take a few bytes now and then, never enough for their stream to go on."""
-        readers = scaled(8, 100)
+        readers = scaled(4, 100)
         quiet, harmed, connected = [], [], []
         resident = self.server.resident_bytes()
 
@@ -285,10 +285,10 @@ class Overload(Attack):
         await self.closed_loop(2, prompt_of)
         peaks, goodputs, replies, rate = [], [], [], 0
         for _ in range(scaled(1, 5)):
-            peaks.append(self.TOKENS * await self.closed_loop(scaled(3, 12), prompt_of))
+            peaks.append(self.TOKENS * await self.closed_loop(scaled(2, 12), prompt_of))
             rate = 4 * peaks[-1] / self.TOKENS
             before, begun = self.tokens_made(), time.monotonic()
-            some, (after, ended) = await self.open_loop(rate, scaled(4, 12), prompt_of)
+            some, (after, ended) = await self.open_loop(rate, scaled(3, 12), prompt_of)
             goodputs.append((after - before) / (ended - begun))
             replies.append(some)
             self.assert_in_order(some)
@@ -361,7 +361,7 @@ class Soak(Attack):
                 statuses[status] = statuses.get(status, 0) + 1
 
         resident = []
-        for count in (scaled(100, 2000), scaled(300, 18_000)):
+        for count in (scaled(80, 2000), scaled(200, 18_000)):
             left = count
             await in_parallel(16, worker)
             self.server.assert_idle()
@@ -417,7 +417,7 @@ class Keys(Attack):
         return data
 
     async def test_nobody_without_a_key_sends_large_bodies(self):
-        for head in (b"GET /health", b"HEAD /metrics", b"POST /health", b"GET /v1/models", b"POST /v1/completions"):
+        for head in (b"GET /health", b"OPTIONS /health", b"POST /health", b"GET /v1/models", b"POST /v1/completions"):
             for framing in (b"Content-Length: 8388608", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999999999999"):
                 reply = await exchange(self.port, head + b" HTTP/1.1\r\nHost: x\r\n" + framing + b"\r\n\r\n", 3)
                 self.assertIn(reply.status, (400, 401, 405, 413), head + framing)
@@ -524,6 +524,12 @@ class Floods(Attack):
             waits.append(time.monotonic() - began)
         for reply in await attack:
             self.assert_refused(reply, "many fields")
+        for _ in range(60):  # these are gone before anybody reads them
+            with self.server.raw(slow):
+                pass
+        began = time.monotonic()
+        self.assert_refused(await exchange(self.port, slow), "many fields")
+        self.assertLess(time.monotonic() - began, 10)
         self.record(large_bodies=scaled(24, 100), small_body_seconds_max=max(waits))
         self.assertLess(max(waits), 2)
 
@@ -531,5 +537,5 @@ class Floods(Attack):
 if __name__ == "__main__":
     if FULL:
         sys.argv.remove("--full")
-        attack_record.write_at_exit(sys.argv)
+        attack_record.write_at_exit()
     unittest.main(verbosity=2 if FULL else 1)
