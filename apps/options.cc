@@ -39,13 +39,18 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
 
 void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling) {
   app.add_option("-n,--max-tokens", sampling.tokens_max, "tokens of an answer, at most")
+      ->envname("HEADWATER_MAX_TOKENS")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->envname("HEADWATER_TEMPERATURE")
       ->check(CLI::Range(0.0, 2.0))
       ->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "of the k likeliest (0: all)")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "of the k likeliest (0: all)")
+      ->envname("HEADWATER_TOP_K")
+      ->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "of the likeliest that sum to p")
+      ->envname("HEADWATER_TOP_P")
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "of the draws")->envname("HEADWATER_SEED")->capture_default_str();

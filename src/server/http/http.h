@@ -103,8 +103,6 @@ class Application {
   // A return without an answer, or an exception, becomes 500; an unfinished stream ends with the connection.
   virtual boost::asio::awaitable<void> answer(Exchange& exchange) = 0;
   // The answer to what is wrong with the protocol itself: 400, 408, 413, 431, 503; and 500. `message` says what to do.
-  //   7. Where there is no room for one more connection, the one that has waited longest for a request to begin is closed,
-  //      if that is kIdleMin or more; HTTP lets a server do that at any time.
   virtual Response failure(unsigned status, std::string message) = 0;
 };
 
