@@ -11,18 +11,20 @@ targets() { ninja -C "build/$1" -t targets all | sed -n 's/^\(test_[a-z0-9_]*\):
 echo "== AddressSanitizer + UndefinedBehaviorSanitizer: unit, planner, conformance, simulation"
 cmake --preset asan > /dev/null
 # shellcheck disable=SC2046
-ninja -C build/asan -j "$jobs" $(targets asan '_unit$|conformance|simulation|engine_|model_families|golden_(file|tokenizer|chat)')
+ninja -C build/asan -j "$jobs" $(targets asan '_unit$|server_(http|openai|metrics|threads)$|conformance|simulation|engine_|model_families|golden_(file|tokenizer|chat)')
 ctest --test-dir build/asan --output-on-failure -j "$jobs" \
-  -R 'unit$|conformance|simulation|^engine|model.families|golden.(file|tokenizer|chat)'
+  -R 'unit$|server.(http|openai|metrics|threads)$|conformance|simulation|^engine|model.families|golden.(file|tokenizer|chat)'
 
-echo "== ThreadSanitizer: engine and thread pool"
+echo "== ThreadSanitizer: engine, server and thread pool"
 cmake --preset tsan > /dev/null
-ninja -C build/tsan -j "$jobs" test_engine_threads test_engine_behaviour test_cpu_unit
-ctest --test-dir build/tsan --output-on-failure -R '^engine.(threads|behaviour)'
+ninja -C build/tsan -j "$jobs" test_engine_threads test_engine_behaviour test_cpu_unit test_server_threads
+ctest --test-dir build/tsan --output-on-failure -R '^(engine.(threads|behaviour)|server.threads)'
 build/tsan/src/backend/cpu/test_cpu_unit --gtest_filter='ThreadPool*' --gtest_brief=1
 
 echo "== fuzzers, 60 s each"
 tools/fuzz.sh 60
+ninja -C build/asan -j "$jobs" test_http_streams
+build/asan/tests/http/test_http_streams --seconds 60
 
 if command -v nvcc > /dev/null && compgen -G "src/backend/cuda/*.cu" > /dev/null; then
   echo "== CUDA sources compile for sm_90a"
