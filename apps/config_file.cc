@@ -52,8 +52,9 @@ Status apply_config_file(CLI::App& command, const std::string& path) {
 }
 
 void add_config_option(CLI::App& command) {
-  CLI::Option* option =
-      command.add_option("--config", "YAML file of flags by their long names")->envname("HEADWATER_CONFIG");
+  CLI::Option* option = command.add_option("--config", "YAML file of flags by their long names")
+                            ->type_name("FILE")
+                            ->envname("HEADWATER_CONFIG");
   command.parse_complete_callback([&command, option] {
     if (option->count() == 0) return;
     const Status status = apply_config_file(command, option->as<std::string>());

@@ -14,11 +14,26 @@ static std::string printable(std::string message) {
   return message;
 }
 
+// Options with their kind and default alone, so that a command's help fits a screen.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";  // a flag
+    const std::string kind = option->get_type_name();
+    const std::string preset = option->get_default_str();
+    std::string text = " " + kind.substr(0, kind.find(':'));
+    if (!preset.empty() && preset != "[]" && preset != "{}") text += "=" + preset;
+    return text;
+  }
+};
+
 int main(int argc, char** argv) {
   CLI::App app("headwater: LLM inference that attends a shared prefix once", "headwater");
   app.set_version_flag("--version", HEADWATER_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(42);
+  const auto help = std::make_shared<Help>();
+  help->column_width(42);
+  app.formatter(help);
   std::function<headwater::Status()> run;
   headwater::apps::add_serve(app, run);
   headwater::apps::add_demo(app, run);
@@ -27,6 +42,10 @@ int main(int argc, char** argv) {
   headwater::apps::add_inspect(app, run);
   headwater::apps::add_bench(app, run);
   headwater::apps::add_tune(app, run);
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->footer(
+        "Flags have twins in the environment: --max-num-seqs is HEADWATER_MAX_NUM_SEQS. A flag beats its twin.");
+  }
   if (const auto answer =
           headwater::apps::answer_foreign_flag({argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)})) {
     std::fprintf(stderr, "headwater: %s\n", answer->c_str());
