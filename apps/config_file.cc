@@ -3,6 +3,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "apps/foreign_flags.h"
 
 namespace headwater::apps {
 namespace {
@@ -12,9 +15,13 @@ Status wrong(const std::string& path, const YAML::Mark& mark, const std::string&
 }
 
 Status apply(CLI::App& command, const std::string& path, const YAML::Node& key, const YAML::Node& value) {
-  const auto name = key.as<std::string>();
+  auto name = key.as<std::string>();
+  std::ranges::replace(name, '_', '-');
   CLI::Option* option = command.get_option_no_throw("--" + name);
   if (option == nullptr || name == "config" || name == "help") {
+    const std::string flag = "--" + name;
+    const char* const typed = flag.c_str();
+    if (const auto answer = answer_foreign_flag({&typed, 1})) return wrong(path, key.Mark(), *answer);
     return wrong(path, key.Mark(),
                  fmt::format("'{}' is no flag of headwater {}; see --help", name, command.get_name()));
   }

@@ -51,7 +51,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "headwater: %s\n", answer->c_str());
     return 2;
   }
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : 2;
+  }
   headwater::Status status = run();
   std::cout.flush();
   if (status && (!std::cout || std::fflush(stdout) != 0)) {

@@ -160,14 +160,21 @@ Status load(const ServeOptions& options, const engine::EngineConfig& config, Loa
   const kv::CacheConfig& pool = engine.cache().config();
   served.context_max =
       static_cast<uint32_t>(std::min<uint64_t>(engine.config().context_max, uint64_t{pool.pages} * pool.page_size));
+  if (served.context_max < engine.config().context_max) {
+    fmt::print(stderr,
+               "warning: the KV pool holds {} tokens, less than the context of {}, so a request may have {}; raise "
+               "--kv-cache-memory or lower --max-model-len\n",
+               served.context_max, engine.config().context_max, served.context_max);
+  }
   served.created = std::time(nullptr);
   return {};
 }
 
 void print_server_settings(const ServeOptions& options, const server::ServerConfig& config) {
-  fmt::print(stderr, "server   {} keys, TLS {}; {} connections, bodies to {} MiB, queue {} requests or {} tokens\n",
-             config.keys.size(), config.tls.certificate.empty() ? "off" : "on", config.limits.connections,
-             config.limits.body_bytes >> 20, options.queued_requests, options.queued_tokens);
+  fmt::print(stderr, "server   {}, TLS {}; {} connections, bodies to {} MiB, queue {} requests or {} tokens\n",
+             config.keys.empty() ? "no keys" : fmt::format("{} keys", config.keys.size()),
+             config.tls.certificate.empty() ? "off" : "on", config.limits.connections, config.limits.body_bytes >> 20,
+             options.queued_requests, options.queued_tokens);
 }
 
 Status serve(const ServeOptions& options) {
@@ -179,9 +186,10 @@ Status serve(const ServeOptions& options) {
   raise_descriptor_limit(options.connections);
   std::signal(SIGPIPE, SIG_IGN);
   HEADWATER_ASSIGN_OR_RETURN(const std::unique_ptr<server::Server> server, server::Server::open(listening));
-  const bool v6 = options.host.find(':') != std::string::npos;
-  fmt::print("listening on {}://{}{}{}:{}\n", options.certificate.empty() ? "http" : "https", v6 ? "[" : "",
-             options.host, v6 ? "]" : "", server->port());
+  const std::string url =
+      fmt::format(fmt::runtime(options.host.find(':') == std::string::npos ? "{}://{}:{}" : "{}://[{}]:{}"),
+                  options.certificate.empty() ? "http" : "https", options.host, server->port());
+  fmt::print("listening on {}\n", url);
   std::fflush(stdout);
   print_server_settings(options, listening);
 
@@ -193,7 +201,7 @@ Status serve(const ServeOptions& options) {
     load_ended = true;
     if (!status) return server->stop_now();
     server->serve(loaded.served, *loaded.handle.engine);
-    fmt::print(stderr, "ready    model '{}'\n", loaded.served.names.front());
+    fmt::print(stderr, "ready    {}, model '{}'\n", url, loaded.served.names.front());
   });
   server->run();
   if (!load_ended) {  // stopped while loading, which cannot be interrupted
@@ -215,6 +223,9 @@ void add_serve(CLI::App& app, std::function<Status()>& run) {
   const auto add_flag = [command](const char* flags, bool& value, const char* text, const char* variable) {
     return command->add_flag(flags, value, text)->envname(variable);
   };
+  command->add_option("file", options->runtime.model, "the model, as with --model");
+  add_runtime_options(*command, options->runtime);
+  add_engine_options(*command, options->engine);
   add("--host", options->host, "address to listen on", "HEADWATER_HOST");
   add("--port", options->port, "0: any free one", "HEADWATER_PORT");
   add_flag("--allow-remote", options->allow_remote, "--host may be reached from other machines",
@@ -249,8 +260,6 @@ void add_serve(CLI::App& app, std::function<Status()>& run) {
       ->envname("HEADWATER_SEED");
   add_flag("--old-metric-names", options->old_metric_names, "older vLLM names in /metrics too",
            "HEADWATER_OLD_METRIC_NAMES");
-  add_runtime_options(*command, options->runtime);
-  add_engine_options(*command, options->engine);
   add_config_option(*command);
   command->callback([options, &run] { run = [options] { return serve(*options); }; });
 }

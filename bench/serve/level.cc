@@ -31,7 +31,7 @@ void print_deltas(const CounterDeltas& deltas, std::ostream& out) {
   }
   out << fmt::format("  attention steps: flat {:.0f}, shared {:.0f}, mixed {:.0f}; shared-prefix tokens {:.0f}\n",
                      deltas.flat_steps, deltas.shared_steps, deltas.mixed_steps, deltas.shared_prefix_tokens);
-  out << fmt::format("  kv read: {:.3f} GB, flat it were {:.3f} GB\n", deltas.kv_bytes_actual / 1e9,
+  out << fmt::format("  kv read: {:.3f} GB, without sharing {:.3f} GB\n", deltas.kv_bytes_actual / 1e9,
                      deltas.kv_bytes_flat / 1e9);
   if (!deltas.shared()) out << "  NOTE: " << kNote << '\n';
 }

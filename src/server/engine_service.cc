@@ -51,6 +51,10 @@ void EngineService::abandon(engine::RequestId request) {
   release(request);
 }
 
+void EngineService::cancel_all() {
+  for (const auto& [request, waiter] : waiters_) engine_.cancel(request);
+}
+
 void EngineService::on_engine_thread(std::function<void(const engine::Engine&)> look) {
   {
     std::lock_guard lock(looks_mutex_);

@@ -12,6 +12,7 @@ namespace headwater::server {
 namespace {
 
 constexpr std::chrono::seconds kLastWords{3};
+constexpr std::chrono::milliseconds kLastEvents{300};
 
 class HttpServer final : public Server {
  public:
@@ -57,6 +58,11 @@ class HttpServer final : public Server {
     while (state_ != State::kStopped) io_.run_one();
     signals_.cancel();
     tick_.cancel();
+    if (service_) service_->cancel_all();  // streams end with an error event, if their clients read it
+    const auto last_words = std::chrono::steady_clock::now() + kLastEvents;
+    while (application_.answers_open() > 0 && std::chrono::steady_clock::now() < last_words) {
+      io_.run_one_for(std::chrono::milliseconds(20));
+    }
     // Answers that were cut off unwind here, while the engine's thread still takes their cancellations.
     listener_->drop_all();
     while (listener_->connections() > 0 || application_.answers_open() > 0) {
@@ -79,8 +85,8 @@ class HttpServer final : public Server {
 
   void drain_or_stop() {
     if (state_ != State::kRunning) return stop();
-    observe::logger().info("draining: {} answers in progress, {} s at most", application_.answers_open(),
-                           std::chrono::duration<double>(config_.drain).count());
+    observe::logger().warn("stopping: {} answers in progress, {} s at most; a second signal stops at once",
+                           application_.answers_open(), std::chrono::duration<double>(config_.drain).count());
     state_ = State::kDraining;
     answered_until_ = std::chrono::steady_clock::now();
     drain_until_ = answered_until_ + config_.drain;

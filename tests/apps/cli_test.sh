@@ -25,7 +25,7 @@ done
 
 model=models/SmolLM2-135M-Instruct.Q4_1.gguf
 expect "version" 0 "^[0-9]+\.[0-9]+" "$program" --version
-expect "no command" 106 "subcommand" "$program"
+expect "no command" 2 "subcommand" "$program"
 expect "inspect" 0 "llama.*30 layers" "$program" inspect $model
 expect "inspect tensors" 0 "blk.29.ffn_down.weight" "$program" inspect $model --tensors
 expect "inspect a missing file" 1 "nothing.gguf" "$program" inspect nothing.gguf

@@ -451,7 +451,8 @@ class Floods(Attack):
     async def test_bodies_of_all_connections_have_one_bound(self):
         connections = scaled(48, 400)
         resident = self.server.resident_bytes()
-        head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 8388608\r\n\r\n"
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 8388608\r\n\r\n")
         data = b'{"prompt": "' + b"a" * (8 * MIB - 100)
         peak = 0
 

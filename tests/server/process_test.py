@@ -105,6 +105,10 @@ class Signals(unittest.TestCase):
             stream.recv(4000)
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(10), 0)
+            rest = b""
+            while block := stream.recv(65536):
+                rest += block
+        self.assertIn(b'data: {"error"', rest)
         self.assertIn("cut off", server.errors())
         server.stop()
 

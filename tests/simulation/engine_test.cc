@@ -70,7 +70,8 @@ TEST(Engine, EndsThousandsOfWaitingChoicesInOneStepBesideOneThatRuns) {
   }
   const RequestId last = test.submit(make_request(random_tokens(7, 2), 5));
   test.steps(1);
-  EXPECT_EQ(test.engine->snapshot().sequences.size(), 60u * 128u + 2u);
+  EXPECT_EQ(test.engine->snapshot().sequences_waiting, 60u * 128u + 1u);
+  EXPECT_EQ(test.engine->snapshot().sequences.size(), engine::kSnapshotWaitingMax + 1);
   for (const RequestId id : storm) test.engine->cancel(id);
   test.steps(1);
   EXPECT_EQ(test.engine->snapshot().sequences.size(), 2u);

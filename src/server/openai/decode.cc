@@ -147,7 +147,12 @@ Failure fit_context(const Body& body, const ServedModel& served, Generation& out
   size_t prompt = 0;
   for (const std::vector<TokenId>& ids : out.prompts) prompt = std::max(prompt, ids.size());
   const std::string_view prompt_field = out.endpoint == Endpoint::kChat ? "messages" : "prompt";
-  const std::string_view field = body.has("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+  std::string_view field = "max_tokens";
+  if (body.has("max_completion_tokens")) {
+    field = "max_completion_tokens";
+  } else if (!body.has("max_tokens") && body.integer("n_predict", -1) >= 0) {
+    field = "n_predict";
+  }
   engine::SamplingParams& sampling = out.sampling;
   const bool asked = body.has(field) || sampling.tokens_max > 0;
   sampling.tokens_max = static_cast<uint32_t>(body.integer(field, sampling.tokens_max));

@@ -179,8 +179,7 @@ TEST(DecodeFields, UnknownOnesAreIgnoredAndReported) {
   const Generation out =
       decoded(Endpoint::kCompletions,
               completion(R"("n_predict": 5, "cache_prompt": true, "repeat_penalty": 1.1, ")" + long_name + R"(": 1)"));
-  EXPECT_THAT(out.unknown_fields,
-              ElementsAre("n_predict", "cache_prompt", "repeat_penalty", std::string(80, 'x') + "..."));
+  EXPECT_THAT(out.unknown_fields, ElementsAre("cache_prompt", "repeat_penalty", std::string(80, 'x') + "..."));
   std::string many;
   for (int i = 0; i < 1000; ++i) many += fmt::format(R"({}"f{}": 1)", i == 0 ? "" : ", ", i);
   EXPECT_LE(decoded(Endpoint::kCompletions, completion(many)).unknown_fields.size(), 32u);

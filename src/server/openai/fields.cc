@@ -88,6 +88,8 @@ constexpr Field kFields[] = {
             "Generated tokens of a choice, at most; without it, what fits the context."),
     limited("max_completion_tokens", kInGeneration, kInteger, 0, kInt32Max, "",
             "The newer name of max_tokens; it wins when both are given."),
+    limited("n_predict", kInGeneration, kInteger, -1, kInt32Max, "",
+            "What llama-server calls max_tokens, where that is not given; -1: what fits."),
     limited("min_tokens", kInGeneration, kInteger, 0, kInt32Max, "0",
             "Stop tokens are not chosen before this many tokens."),
     limited("n", kInGeneration, kInteger, 1, kChoicesMax, "1",
@@ -211,9 +213,17 @@ const Field* find_field(std::string_view name, Endpoints endpoint) {
   return found == std::end(kFields) ? nullptr : found;
 }
 
+// `["none", "auto"]` as `"none" or "auto"`.
+static std::string neutral_values(const Field& field) {
+  std::string values(field.neutral.substr(1, field.neutral.size() - 2));
+  const size_t last = values.rfind(", ");
+  if (last != std::string::npos && field.neutral[1] != '[') values.replace(last, 2, " or ");
+  return values;
+}
+
 std::string allowed_values(const Field& field) {
   if (field.support == Support::kNeutral) {
-    return field.neutral == "[]" ? "nothing" : fmt::format("nothing, or one of {}", field.neutral);
+    return field.neutral == "[]" ? "nothing" : fmt::format("nothing, or {}", neutral_values(field));
   }
   switch (field.kind) {
     case kBoolean:

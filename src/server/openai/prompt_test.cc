@@ -116,6 +116,7 @@ TEST(DecodeContext, PromptAndAnswerMayFillItAndNotExceedIt) {
            {500, "", "prompt", "has 500"},
            {11, R"(, "max_tokens": 0)", "prompt", "has 11"},
            {6, R"(, "max_tokens": 5)", "max_tokens", "\"prompt\" has 6 tokens and \"max_tokens\" is 5, 11 in all"},
+           {6, R"(, "n_predict": 5)", "n_predict", "\"n_predict\" is 5"},
            {6, R"(, "max_completion_tokens": 5, "max_tokens": 1)", "max_completion_tokens",
             "\"max_completion_tokens\" is 5"},
            {1, R"(, "max_tokens": 2147483647)", "max_tokens", "2147483648 in all"}}) {

@@ -22,10 +22,9 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models/{model}", "getModel", "One served name.", "Model"},
     {"GET", "/v1/cache", "getCache", "The KV pool, and which sequences share which prefix.", "Cache"},
     {"GET", "/openapi.json", "getDescription", "This description.", "Description"},
-    {"GET", "/health", "getHealth", "200 when requests are taken; 503 while the model loads or the server drains.",
-     "Health", "", false, true, false},
-    {"GET", "/ping", "ping", "200 once the model is loaded, also while the server drains.", "Health", "", false, true,
-     false},
+    {"GET", "/health", "getHealth", "200 when requests are taken; 503 while the model loads.", "Health", "", false,
+     true, false},
+    {"GET", "/ping", "ping", "The same as /health.", "Health", "", false, true, false},
     {"GET", "/version", "getVersion", "The program's version.", "Version", "", false, true, false},
     {"GET", "/metrics", "getMetrics", "Metrics in the text format of Prometheus.", "", "", false, true, false},
 };
