@@ -141,13 +141,17 @@ Result<std::string> ChatTemplate::render_text(std::span<const Message> messages,
 Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const Message> messages,
                                                   const RenderOptions& options) const {
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<TemplateSegment> segments, render(messages, options));
+  std::vector<TokenId> ids;
+  tokenizer.encode(text_parts(segments), ids);
+  return ids;
+}
+
+std::vector<TextPart> text_parts(std::span<const TemplateSegment> segments) {
   std::vector<TextPart> parts;
   for (const TemplateSegment& segment : segments) {
     parts.push_back({segment.text, segment.template_owned ? SpecialTokens::kParse : SpecialTokens::kAsText});
   }
-  std::vector<TokenId> ids;
-  tokenizer.encode(parts, ids);
-  return ids;
+  return parts;
 }
 
 }  // namespace headwater::text

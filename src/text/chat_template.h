@@ -51,6 +51,9 @@ struct TemplateSegment {
   bool template_owned;
 };
 
+// The segments as a tokenizer takes them; views into `segments`.
+std::vector<TextPart> text_parts(std::span<const TemplateSegment> segments);
+
 class ChatTemplate {
  public:
   // bos and eos: the spellings bound to bos_token and eos_token. trim_blocks and lstrip_blocks are on, as in

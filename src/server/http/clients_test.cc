@@ -336,6 +336,9 @@ TEST(ManyClients, AFloodBeyondTheLimitIsBounded) {
 }
 
 TEST(ManyClients, RunningOutOfFilesNeitherSpinsNorStopsTheServer) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer opens a pipe to see whether memory can be read, and takes its failure for a finding";
+#endif
   LiveServer server;
   Client held(server.port());
   held.send(get("/echo"));

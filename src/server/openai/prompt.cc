@@ -185,14 +185,9 @@ std::optional<ApiError> read_messages(const Body& body, const ServedModel& serve
                     .param = "messages"};
   }
   std::string text;
-  std::vector<text::TextPart> parts;
-  for (const text::TemplateSegment& segment : *segments) {
-    text += segment.text;
-    parts.push_back(
-        {segment.text, segment.template_owned ? text::SpecialTokens::kParse : text::SpecialTokens::kAsText});
-  }
+  for (const text::TemplateSegment& segment : *segments) text += segment.text;
   if (auto failed = check_text_length("messages", text.size(), served)) return failed;
-  served.tokenizer->encode(parts, ids);
+  served.tokenizer->encode(text::text_parts(*segments), ids);
   in_reasoning = served.reasoning && ends_with_think(text);
   return ids.empty() ? std::optional(empty_prompt("messages")) : std::nullopt;
 }
