@@ -104,6 +104,13 @@ std::string post(std::string_view target, std::string_view body, std::string_vie
 // A self-signed certificate and its key, written as <folder>/<name>.crt and .key.
 TlsFiles make_certificate(const std::string& folder, const std::string& name);
 
+// A sanitizer keeps freed memory back, so that bounds on resident memory mean nothing under it.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 size_t open_files();
 size_t resident_bytes();
 
