@@ -191,7 +191,9 @@ TEST(HostileBytes, ManyPromisedBodiesTakeNoMemory) {
     clients.back().send(with("Content-Length: 8000000\r\n", "x"));
   }
   while (server.application.admitted < 400) std::this_thread::yield();
-  if (!kSanitized) EXPECT_LT(resident_bytes() - before, 400u * 64 * 1024);
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes() - before, 400u * 64 * 1024);
+  }
 }
 
 }  // namespace
