@@ -85,8 +85,9 @@ class HttpServer final : public Server {
 
   void drain_or_stop() {
     if (state_ != State::kRunning) return stop();
-    observe::logger().warn("stopping: {} answers in progress, {} s at most; a second signal stops at once",
-                           application_.answers_open(), std::chrono::duration<double>(config_.drain).count());
+    const auto level = application_.answers_open() > 0 ? spdlog::level::warn : spdlog::level::info;
+    observe::logger().log(level, "stopping: {} answers in progress, {} s at most; a second signal stops at once",
+                          application_.answers_open(), std::chrono::duration<double>(config_.drain).count());
     state_ = State::kDraining;
     answered_until_ = std::chrono::steady_clock::now();
     drain_until_ = answered_until_ + config_.drain;
