@@ -200,7 +200,7 @@ class SlowReaders(Attack):
 
         async def measure(into):
             _, replies = await self.greedy(8, scaled(60, 200), seed=90)
-            into += [gap for reply in replies for gap in gaps(reply)]
+            into += [gap for reply in replies for gap in gaps(reply)[8:]]  # once all of them have arrived
 
         async def trickle():
             while True:
