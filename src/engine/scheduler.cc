@@ -77,7 +77,6 @@ struct Walk {
   }
 
   Verdict consider(Sequence& sequence) {
-    if (sequence.blocked) return Verdict::kPassedOver;
     const auto prompt_tokens = static_cast<uint32_t>(sequence.prompt().size());
     if (sequence.generated().empty()) {
       for (Sequence& sibling : sequence.request->choices) {
@@ -118,8 +117,10 @@ void schedule(std::span<Sequence* const> running, std::span<Sequence* const> wai
             .budget = schedule_running(running, capacity.step_tokens_max, plan),
             .sequences_free = capacity.sequences_free,
             .pages_promised = waiting.empty() ? 0 : pages_promised(running, cache)};
-  for (Sequence* sequence : waiting.first(std::min<size_t>(waiting.size(), capacity.lookahead_max))) {
-    if (walk.budget == 0) return;
+  uint32_t looked_at = 0;
+  for (Sequence* sequence : waiting) {
+    if (sequence->blocked) continue;  // any number of them may stand in front
+    if (walk.budget == 0 || looked_at++ == capacity.lookahead_max) return;
     if (walk.consider(*sequence) == Walk::Verdict::kStarved) {
       plan.starved = true;
       return;

@@ -21,7 +21,7 @@ namespace headwater::engine {
 struct Capacity {
   uint32_t step_tokens_max = 0;
   uint32_t sequences_free = 0;  // slots
-  uint32_t lookahead_max = 0;   // waiting sequences looked at in one step
+  uint32_t lookahead_max = 0;   // waiting sequences looked at in one step, those that nobody polls aside
 };
 
 struct Admission {

@@ -162,6 +162,13 @@ TEST_F(SchedulerTest, TheVictimIsTheLastOneUnlessNobodyPollsAnEarlierOne) {
   EXPECT_EQ(victim(running_), &second);
 }
 
+TEST_F(SchedulerTest, ThoseThatNobodyPollsDoNotHideThoseBehindThem) {
+  for (TokenId i = 0; i < 20; ++i) wait(add({100 + i, 2, 3})).blocked = true;  // more than are looked at
+  const Sequence& behind = wait(add({1, 2, 3}));
+  schedule_now();
+  EXPECT_EQ(admitted(), std::vector<const Sequence*>{&behind});
+}
+
 TEST_F(SchedulerTest, PlansAreBoundedAndPure) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
