@@ -13,6 +13,7 @@
 
 #include "apps/commands.h"
 #include "apps/config_file.h"
+#include "apps/prompt_json.h"
 #include "apps/runtime.h"
 #include "server/server.h"
 
@@ -123,8 +124,8 @@ Result<std::string> template_source(const ServeOptions& options, const Runtime& 
   return source.str();
 }
 
-Status use_chat_template(const ServeOptions& options, Loaded& loaded) {
-  Runtime& runtime = loaded.runtime;
+// Whether the template marks thinking in a way that can be separated.
+Result<bool> use_chat_template(const ServeOptions& options, Runtime& runtime) {
   HEADWATER_ASSIGN_OR_RETURN(const std::string source, template_source(options, runtime));
   if (!options.chat_template.empty()) {
     const text::Tokenizer& tokenizer = *runtime.tokenizer;
@@ -136,30 +137,29 @@ Status use_chat_template(const ServeOptions& options, Loaded& loaded) {
     runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(*parsed));
   }
   const auto mentions = [&](const char* text) { return source.find(text) != std::string::npos; };
-  loaded.served.reasoning = mentions("<think>") && mentions("</think>");
-  if (loaded.served.reasoning) {
+  const bool reasoning = mentions("<think>") && mentions("</think>");
+  if (reasoning) {
     fmt::print(stderr, "thinking text inside <think> ... </think> goes to reasoning_content\n");
   } else if (mentions("<|channel|>") || mentions("[THINK]") || mentions("thinking")) {
     fmt::print(stderr, "thinking the template's way of marking it is not known here: it stays in content\n");
   }
-  return {};
+  return reasoning;
 }
 
 Status load(const ServeOptions& options, const engine::EngineConfig& config, Loaded& loaded) {
   HEADWATER_ASSIGN_OR_RETURN(loaded.runtime, Runtime::load(options.runtime));
   HEADWATER_ASSIGN_OR_RETURN(loaded.handle, create_engine(loaded.runtime, config));
   print_settings(loaded.runtime, *loaded.handle.engine);
-  server::openai::ServedModel& served = loaded.served;
-  HEADWATER_RETURN_IF_ERROR(use_chat_template(options, loaded));
-  served.names = options.names;
-  if (served.names.empty()) served.names = {std::filesystem::path(loaded.runtime.path).stem().string()};
-  served.tokenizer = loaded.runtime.tokenizer.get();
-  served.chat_template = loaded.runtime.chat_template.get();
-  served.vocabulary = loaded.runtime.model->shape().vocabulary;
   const engine::Engine& engine = *loaded.handle.engine;
   const kv::CacheConfig& pool = engine.cache().config();
-  served.context_max =
-      static_cast<uint32_t>(std::min<uint64_t>(engine.config().context_max, uint64_t{pool.pages} * pool.page_size));
+  const uint64_t pool_tokens = uint64_t{pool.pages} * pool.page_size;
+  HEADWATER_ASSIGN_OR_RETURN(const bool reasoning, use_chat_template(options, loaded.runtime));
+  server::openai::ServedModel& served = loaded.served;
+  served =
+      served_model(loaded.runtime, static_cast<uint32_t>(std::min<uint64_t>(engine.config().context_max, pool_tokens)));
+  served.names = options.names;
+  if (served.names.empty()) served.names = {std::filesystem::path(loaded.runtime.path).stem().string()};
+  served.reasoning = reasoning;
   if (served.context_max < engine.config().context_max) {
     fmt::print(stderr,
                "warning: the KV pool holds {} tokens, less than the context of {}, so a request may have {}; raise "

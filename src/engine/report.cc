@@ -3,8 +3,11 @@
 namespace headwater::engine {
 
 void CoreEngine::report() {
-  if (batch_.empty()) outcome_ = {};  // nothing was attended
-  if (!batch_.empty()) report_outcome();
+  if (batch_.empty()) {
+    outcome_ = {};  // nothing was attended
+  } else {
+    report_outcome();
+  }
   metrics_.shared_prefix_groups.set(outcome_.groups);
   metrics_.shared_prefix_depth.set(outcome_.depth);
   report_state();

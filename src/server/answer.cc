@@ -8,7 +8,6 @@
 namespace headwater::server {
 namespace {
 
-constexpr unsigned kClientGone = 499;       // in the access log only
 constexpr size_t kEventBytesMax = 1 << 16;  // in one write
 
 void append(openai::Delta& to, openai::Delta& from) {

@@ -27,8 +27,8 @@ class Answer {
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
 
-  // keep_alive: a comment goes out when nothing else did for this long. Returns the status for the access log; 499: the
-  // client went away first.
+  // keep_alive: a comment goes out when nothing else did for this long. Returns the status for the access log;
+  // kClientGone: the client went away first.
   boost::asio::awaitable<unsigned> run(std::chrono::milliseconds keep_alive);
 
  private:

@@ -179,11 +179,11 @@ http::Response Application::failure(unsigned status, std::string message) {
 }
 
 void Application::count(unsigned status) {
-  if (status == 499) metrics_.clients_gone.add();
+  if (status == kClientGone) metrics_.clients_gone.add();
   if (status == 401) metrics_.unauthorized.add();
   if (status == 429 || status == 503) metrics_.rejected.add();
   if (status == 500) metrics_.failed.add();
-  if (status >= 400 && status < 499 && status != 401 && status != 429) metrics_.bad_requests.add();
+  if (status >= 400 && status < kClientGone && status != 401 && status != 429) metrics_.bad_requests.add();
 }
 
 }  // namespace headwater::server

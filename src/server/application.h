@@ -59,7 +59,7 @@ class Application final : public http::Application {
   http::Response failure(unsigned status, std::string message) override;
 
  private:
-  // A handler answers by itself and returns the status, 499 where the client was gone first.
+  // A handler answers by itself and returns the status; kClientGone where nobody hears it.
   using Handler = boost::asio::awaitable<unsigned> (Application::*)(http::Exchange& exchange, const std::string& id);
   static Handler handler_of(std::string_view id);
   std::optional<http::Response> refuse(openai::ApiError error);

@@ -36,8 +36,7 @@ class EngineService {
   // What it still emits is dropped; abandon() cancels it too. Unknown requests are left alone.
   void release(engine::RequestId request);
   void abandon(engine::RequestId request);
-  void cancel_all();                                   // each ends as cancelled, and its waiter hears of it
-  size_t requests() const { return waiters_.size(); }  // not yet polled to their end
+  void cancel_all();  // each ends as cancelled, and its waiter hears of it
 
   // Runs `look` on the engine thread between two steps, one look a step; it must not throw.
   void on_engine_thread(std::function<void(const engine::Engine&)> look);

@@ -8,6 +8,9 @@
 
 namespace headwater::server {
 
+// The client went away before its answer was complete. Never sent: for the access log and the counters.
+inline constexpr unsigned kClientGone = 499;
+
 // The error object; 429 and 503 carry Retry-After, 401 WWW-Authenticate.
 http::Response error_response(const openai::ApiError& error);
 

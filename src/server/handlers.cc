@@ -21,7 +21,7 @@ constexpr size_t kUnknownFieldsMax = 64;  // reported by name
 awaitable<unsigned> respond(http::Exchange& exchange, http::Response response) {
   const unsigned status = response.status;
   const bool sent = co_await exchange.respond(std::move(response));
-  co_return sent ? status : 499;
+  co_return sent ? status : kClientGone;
 }
 
 awaitable<unsigned> respond_json(http::Exchange& exchange, std::string body) {
@@ -43,7 +43,7 @@ using Decoder = std::optional<openai::ApiError> (*)(std::string_view, const open
 template <typename Out>
 awaitable<std::optional<openai::ApiError>> call_decoder(Gone gone, Decoder<Out> decoder, const std::string* body,
                                                         const openai::ServedModel* model, Out* out) {
-  if (gone->load()) co_return openai::ApiError{.status = 499};
+  if (gone->load()) co_return openai::ApiError{.status = kClientGone};
   co_return decoder(*body, *model, *out);
 }
 
@@ -133,7 +133,7 @@ awaitable<unsigned> Application::generate(http::Exchange& exchange, const std::s
   openai::Generation generation;
   const auto error = co_await decode(exchange, endpoint, generation);
   if (error) co_return co_await respond_error(exchange, *error);
-  if (exchange.client_gone()) co_return 499;
+  if (exchange.client_gone()) co_return kClientGone;
   if (!generation.seeded) generation.sampling.seed = next_seed();
   generation.cache_salt = salt_of(exchange.head(), generation.cache_salt);
   const auto executor = co_await boost::asio::this_coro::executor;

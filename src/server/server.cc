@@ -54,7 +54,6 @@ class HttpServer final : public Server {
   void run() override {
     wait_for_signal();
     tick();
-    io_.restart();
     while (state_ != State::kStopped) io_.run_one();
     signals_.cancel();
     tick_.cancel();
@@ -104,7 +103,7 @@ class HttpServer final : public Server {
       const auto now = std::chrono::steady_clock::now();
       if (application_.answers_open() > 0) answered_until_ = now;
       if (listener_->connections() == 0 || now > answered_until_ + kLastWords) return stop();
-      if (std::chrono::steady_clock::now() > drain_until_) {
+      if (now > drain_until_) {
         observe::logger().warn("the drain took too long: {} answers are cut off", application_.answers_open());
         return stop();
       }
