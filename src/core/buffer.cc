@@ -17,8 +17,17 @@ Result<Buffer> Buffer::create(size_t bytes) {
   return buffer;
 }
 
+Buffer Buffer::adopt(std::byte* data, size_t bytes, Free free) {
+  Buffer buffer;
+  buffer.data_ = data;
+  buffer.bytes_ = bytes;
+  buffer.free_ = free;
+  return buffer;
+}
+
 Buffer::~Buffer() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  free_ != nullptr ? free_(data_, bytes_) : static_cast<void>(munmap(data_, bytes_));
 }
 
 }  // namespace headwater

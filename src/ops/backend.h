@@ -8,6 +8,7 @@
 // Activations are f32, row-major, [tokens, columns] with a row stride in elements.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -148,10 +149,11 @@ struct BackendInfo {
   std::string target;                     // "scalar", "avx2", "avx512", "avx512_bf16", ...
   uint32_t workers;                       // threads or SMs
   uint32_t page_size_multiple;            // page sizes it takes: multiples of this
-  bool invariant;                         // sharing-invariant bits
+  bool invariant;                         // sharing-invariant bits; plans for it are made with PlanSettings::invariant
   std::string device = {};                // the hardware, as far as measured costs depend on it
   std::vector<std::string> targets = {};  // that the device can run, the simplest first
   uint32_t costs_version = 0;             // of the kernels and of the cost names; 0: the back end measures no costs
+  uint32_t cut = 256;                     // PlanSettings::cut that suits it
 };
 
 // Measured costs of attention by name, in nanoseconds. The names are the back end's own; they are valid for the
@@ -161,6 +163,8 @@ using Costs = std::map<std::string, double>;
 struct BackendConfig {
   uint32_t threads = 0;    // 0: the cores this process may run on
   std::string cpu_target;  // "": the best the processor has; or scalar, avx2, avx512, avx512_bf16, avx512_amx
+  bool invariant = false;  // cuda: the same bits whatever is shared and whoever is in the batch, at a cost. Host back
+                           // ends always are
 };
 
 // What the device reached in a short measurement, all workers together. Zeros: not measured.
@@ -171,6 +175,13 @@ struct Peaks {
   double byte_multiply_adds_per_s = 0;  // 8 bits, by the instruction of large quantised products
   double cache_bytes_per_s = 0;         // reading what fits a worker's private cache
   double memory_bytes_per_s = 0;        // reading far more than fits
+};
+
+// Times `work` as the engine would run it: on a device its recorded graph, caches emptied before each run if asked.
+class Stopwatch {
+ public:
+  virtual ~Stopwatch() = default;
+  virtual Result<double> sample_us() = 0;  // one sample of the time of one run
 };
 
 class Backend {
@@ -189,10 +200,19 @@ class Backend {
     return error(ErrorCode::kUnsupported, "the {} back end takes no measured costs", info().name);
   }
 
+  // What planners for this back end are made with.
+  virtual attention::DeviceShape device_shape(const KvShape& shape, uint32_t q_heads) const {
+    return {info().workers, shape.kv_heads, q_heads / shape.kv_heads, 64, shape.bytes_token_layer()};
+  }
+
   // Set-up.
   virtual Result<std::unique_ptr<KvPool>> create_kv_pool(const KvShape& shape) = 0;
   virtual Result<std::unique_ptr<Weight>> prepare(const WeightView& view) = 0;
   virtual Result<Matrix> allocate(uint32_t rows, uint32_t columns) = 0;  // freed with the back end; stride = columns
+  virtual Result<StepBlock> create_step_block(const StepLimits& limits) { return StepBlock::create(limits); }
+  // Between host memory, rows packed, and a matrix; both wait for what is enqueued. Not during a step.
+  virtual Status upload(const Matrix& to, std::span<const float> from);
+  virtual Status download(std::span<float> to, const Matrix& from);
   // Scratch for steps up to these limits; called once before the first step and again when limits grow.
   virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads,
                                  uint32_t vocabulary) = 0;
@@ -218,6 +238,13 @@ class Backend {
 
   // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
   virtual uint64_t take_kv_bytes_read() = 0;
+
+  // For benches. `work` enqueues operations of one step; it and what it refers to outlive the stopwatch. cold: with nothing
+  // of it in the caches (host back ends leave them as they are).
+  virtual Result<std::unique_ptr<Stopwatch>> create_stopwatch(std::function<void()> work, bool cold);
+  // For benches: the time of a program that reads `bytes` in pieces of `piece_bytes` at random places and does nothing
+  // else, on cold caches. No attention over so many bytes is faster. 0: not measured.
+  virtual Result<double> read_floor_us(uint64_t /*bytes*/, uint32_t /*piece_bytes*/) { return 0.0; }
 
   // Measures for about a third of a second; for benches, never during a step. group: query heads per KV head.
   virtual Peaks measure_peaks(uint32_t /*group*/) { return {}; }

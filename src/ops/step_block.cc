@@ -1,6 +1,7 @@
 #include "ops/step_block.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headwater::ops {
 namespace {
@@ -11,51 +12,73 @@ constexpr uint64_t aligned(uint64_t bytes) {
 
 }  // namespace
 
-Result<StepBlock> StepBlock::create(const StepLimits& limits) {
+StepBlock::Offsets StepBlock::offsets_of(const StepLimits& limits) {
   const attention::PlanLimits plan = limits.plan_limits();
   const uint64_t sequences = limits.sequences_max, tokens = limits.tokens_max;
-  uint64_t bytes = 4 * aligned(tokens * sizeof(uint32_t)) + aligned(limits.logits_max * sizeof(uint32_t)) +
-                   aligned(sequences * limits.pages_per_sequence_max * sizeof(PageId)) +
-                   3 * aligned((sequences + 1) * sizeof(uint32_t)) + aligned(sequences * sizeof(uint64_t));
-  bytes += aligned(uint64_t{plan.items_max()} * sizeof(attention::WorkItem)) + 2 * aligned(tokens * sizeof(uint32_t)) +
-           aligned((tokens + 1) * sizeof(uint32_t)) + aligned(uint64_t{plan.partials_max()} * sizeof(uint32_t)) +
-           aligned(tokens);
+  uint64_t end = aligned(sizeof(StepHeader));
+  const auto take = [&](uint64_t count, uint64_t size) { return std::exchange(end, end + aligned(count * size)); };
+  Offsets o{};
+  o.items = take(plan.items_max(), sizeof(attention::WorkItem));
+  o.token_order = take(tokens, sizeof(uint32_t));
+  o.token_position = take(tokens, sizeof(uint32_t));
+  o.merge_indptr = take(tokens + 1, sizeof(uint32_t));
+  o.merge_slots = take(plan.partials_max(), sizeof(uint32_t));
+  o.token_empty = take(tokens, sizeof(uint8_t));
+  o.token_ids = take(tokens, sizeof(TokenId));
+  o.positions = take(tokens, sizeof(uint32_t));
+  o.append_pages = take(tokens, sizeof(PageId));
+  o.append_slots = take(tokens, sizeof(uint32_t));
+  o.logits_tokens = take(limits.logits_max, sizeof(uint32_t));
+  o.page_indptr = take(sequences + 1, sizeof(uint32_t));
+  o.kv_len = take(sequences, sizeof(uint32_t));
+  o.q_indptr = take(sequences + 1, sizeof(uint32_t));
+  o.versions = take(sequences, sizeof(uint64_t));
+  o.page_ids = take(sequences * limits.pages_per_sequence_max, sizeof(PageId));
+  o.end = end;
+  return o;
+}
+
+uint64_t StepBlock::bytes_max(const StepLimits& limits) {
+  return offsets_of(limits).end;
+}
+
+Result<StepBlock> StepBlock::create(const StepLimits& limits) {
+  HEADWATER_ASSIGN_OR_RETURN(Buffer memory, Buffer::create(bytes_max(limits)));
+  return create(limits, std::move(memory));
+}
+
+StepBlock StepBlock::create(const StepLimits& limits, Buffer memory) {
+  check(memory.size() >= bytes_max(limits), "memory too small for a step block");
   StepBlock block;
   block.limits_ = limits;
-  HEADWATER_ASSIGN_OR_RETURN(block.memory_, Buffer::create(bytes));
+  block.offsets_ = offsets_of(limits);
+  block.memory_ = std::move(memory);
   return block;
 }
 
 template <typename T>
-std::span<T> StepBlock::take(uint64_t count) {
-  check(bytes_used_ + aligned(count * sizeof(T)) <= memory_.size(), "the step block is larger than its limits");
-  auto* begin = reinterpret_cast<T*>(memory_.data() + bytes_used_);
-  bytes_used_ += aligned(count * sizeof(T));
-  return {begin, count};
-}
-
-template <typename T>
-std::span<const T> StepBlock::take_copy(std::span<const T> from) {
-  const std::span<T> to = take<T>(from.size());
+std::span<const T> StepBlock::copy(std::span<const T> from, uint64_t offset, uint64_t count_max) const {
+  check(from.size() <= count_max, "the plan is larger than the step block's limits");
+  const std::span<T> to = at<T>(offset, from.size());
   std::copy(from.begin(), from.end(), to.begin());
   return to;
 }
 
 void StepBlock::layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uint32_t page_ids) {
-  check(sequences <= limits_.sequences_max && tokens <= limits_.tokens_max && logits <= limits_.logits_max,
+  check(sequences <= limits_.sequences_max && tokens <= limits_.tokens_max && logits <= limits_.logits_max &&
+            page_ids <= uint64_t{limits_.sequences_max} * limits_.pages_per_sequence_max,
         "the step is larger than its limits");
-  bytes_used_ = 0;
-  token_ids_ = take<TokenId>(tokens);
-  positions_ = take<uint32_t>(tokens);
-  append_pages_ = take<PageId>(tokens);
-  append_slots_ = take<uint32_t>(tokens);
-  logits_tokens_ = take<uint32_t>(logits);
-  page_ids_ = take<PageId>(page_ids);
-  page_indptr_ = take<uint32_t>(sequences + 1);
-  kv_len_ = take<uint32_t>(sequences);
-  q_indptr_ = take<uint32_t>(sequences + 1);
-  versions_ = take<uint64_t>(sequences);
-  bytes_inputs_ = bytes_used_;
+  header() = {.tokens = tokens, .sequences = sequences, .logits = logits, .items = 0, .partials = 0};
+  token_ids_ = at<TokenId>(offsets_.token_ids, tokens);
+  positions_ = at<uint32_t>(offsets_.positions, tokens);
+  append_pages_ = at<PageId>(offsets_.append_pages, tokens);
+  append_slots_ = at<uint32_t>(offsets_.append_slots, tokens);
+  logits_tokens_ = at<uint32_t>(offsets_.logits_tokens, logits);
+  page_ids_ = at<PageId>(offsets_.page_ids, page_ids);
+  page_indptr_ = at<uint32_t>(offsets_.page_indptr, sequences + 1);
+  kv_len_ = at<uint32_t>(offsets_.kv_len, sequences);
+  q_indptr_ = at<uint32_t>(offsets_.q_indptr, sequences + 1);
+  versions_ = at<uint64_t>(offsets_.versions, sequences);
   plan_ = {};
 }
 
@@ -64,30 +87,49 @@ attention::PageTable StepBlock::page_table() const {
 }
 
 void StepBlock::set_plan(const attention::Plan& plan) {
-  bytes_used_ = bytes_inputs_;
+  const attention::PlanLimits limits = limits_.plan_limits();
   plan_ = plan;
-  plan_.items = take_copy(plan.items);
-  plan_.token_order = take_copy(plan.token_order);
-  plan_.token_position = take_copy(plan.token_position);
-  plan_.merge_indptr = take_copy(plan.merge_indptr);
-  plan_.merge_slots = take_copy(plan.merge_slots);
-  plan_.token_empty = take_copy(plan.token_empty);
+  plan_.items = copy(plan.items, offsets_.items, limits.items_max());
+  plan_.token_order = copy(plan.token_order, offsets_.token_order, limits_.tokens_max);
+  plan_.token_position = copy(plan.token_position, offsets_.token_position, limits_.tokens_max);
+  plan_.merge_indptr = copy(plan.merge_indptr, offsets_.merge_indptr, uint64_t{limits_.tokens_max} + 1);
+  plan_.merge_slots = copy(plan.merge_slots, offsets_.merge_slots, limits.partials_max());
+  plan_.token_empty = copy(plan.token_empty, offsets_.token_empty, limits_.tokens_max);
+  header().items = static_cast<uint32_t>(plan.items.size());
+  header().partials = plan.partials;
 }
 
 DeviceBatch StepBlock::host_batch() const {
-  return {static_cast<uint32_t>(token_ids_.size()),
-          static_cast<uint32_t>(kv_len_.size()),
-          token_ids_,
-          positions_,
-          append_pages_,
-          append_slots_,
-          logits_tokens_,
-          page_ids_,
-          plan_};
+  return batch_at(memory_.data());
+}
+
+DeviceBatch StepBlock::batch_at(const std::byte* base) const {
+  const auto moved = [&]<typename T>(std::span<T> from) {
+    const auto offset = reinterpret_cast<const std::byte*>(from.data()) - memory_.data();
+    return from.empty() ? std::span<const T>()
+                        : std::span<const T>(reinterpret_cast<const T*>(base + offset), from.size());
+  };
+  DeviceBatch batch{.tokens = static_cast<uint32_t>(token_ids_.size()),
+                    .sequences = static_cast<uint32_t>(kv_len_.size()),
+                    .token_ids = moved(token_ids_),
+                    .positions = moved(positions_),
+                    .append_pages = moved(append_pages_),
+                    .append_slots = moved(append_slots_),
+                    .logits_tokens = moved(logits_tokens_),
+                    .page_ids = moved(page_ids_),
+                    .plan = plan_,
+                    .header = reinterpret_cast<const StepHeader*>(base)};
+  batch.plan.items = moved(plan_.items);
+  batch.plan.token_order = moved(plan_.token_order);
+  batch.plan.token_position = moved(plan_.token_position);
+  batch.plan.merge_indptr = moved(plan_.merge_indptr);
+  batch.plan.merge_slots = moved(plan_.merge_slots);
+  batch.plan.token_empty = moved(plan_.token_empty);
+  return batch;
 }
 
 std::span<const std::byte> StepBlock::bytes() const {
-  return {memory_.data(), bytes_used_};
+  return {memory_.data(), offsets_.page_ids + aligned(page_ids_.size_bytes())};
 }
 
 }  // namespace headwater::ops

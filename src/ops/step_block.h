@@ -1,8 +1,13 @@
 // Everything a step sends to the device, in one contiguous block: one upload, then views into it.
 //
-// The host writes through the spans of StepArrays (offsets by the step's sizes), then calls Backend::begin_step(), which
-// copies the block to the device where there is one and returns DeviceBatch: the same arrays as the device sees them.
-// Reference and CPU back ends read the host's block itself. Nothing here allocates after create().
+//   offset 0                                                                      bytes().size()
+//   | StepHeader | inputs, each with room for its limit | plan, likewise | page ids in use |
+//
+// The host writes through the spans, then calls Backend::begin_step(), which copies the block to the device where there
+// is one and returns DeviceBatch: the same arrays as the device sees them. Reference and CPU back ends read the host's
+// block itself. Every array keeps its place whatever the step's sizes, so that work recorded once for a device (a graph)
+// reads each later step; how much of an array counts stands in the header. Page ids come last: of them only those in use
+// are uploaded. Nothing here allocates after create().
 #pragma once
 
 #include <cstdint>
@@ -23,6 +28,15 @@ struct StepLimits {
   attention::PlanLimits plan_limits() const { return {sequences_max, tokens_max, pages_per_sequence_max, page_size}; }
 };
 
+// The sizes of a step as the device reads them.
+struct StepHeader {
+  uint32_t tokens;
+  uint32_t sequences;
+  uint32_t logits;
+  uint32_t items;     // of the plan
+  uint32_t partials;  // slots in use
+};
+
 // The step as every operation sees it. All spans may point to device memory; sizes are host values.
 struct DeviceBatch {
   uint32_t tokens = 0;                      // T; rows of the activations, grouped by sequence
@@ -34,11 +48,15 @@ struct DeviceBatch {
   std::span<const uint32_t> logits_tokens;  // [L] tokens whose logits are wanted, in output order
   std::span<const PageId> page_ids;         // the page table's CSR array; WorkItem::page_begin indexes it
   attention::Plan plan;                     // its spans lie in the block
+  const StepHeader* header = nullptr;       // at the block's beginning
 };
 
 class StepBlock {
  public:
   static Result<StepBlock> create(const StepLimits& limits);
+  // In memory of the caller's kind, of bytes_max(limits) or more: pinned, where a device reads it.
+  static StepBlock create(const StepLimits& limits, Buffer memory);
+  static uint64_t bytes_max(const StepLimits& limits);
 
   // Host-side writing: sized views for this step. Call layout() first with the step's sizes (within the limits).
   void layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uint32_t page_ids);
@@ -54,21 +72,30 @@ class StepBlock {
   std::span<uint64_t> versions() const { return versions_; }        // [R]
   attention::PageTable page_table() const;
 
-  void set_plan(const attention::Plan& plan);  // copies the plan's arrays into the block
-  DeviceBatch host_batch() const;              // views into this block
-  std::span<const std::byte> bytes() const;    // the part in use: what one upload copies
+  void set_plan(const attention::Plan& plan);         // copies the plan's arrays into the block
+  DeviceBatch host_batch() const;                     // views into this block
+  DeviceBatch batch_at(const std::byte* base) const;  // the same views into a copy of bytes() that lies at `base`
+  std::span<const std::byte> bytes() const;           // the part in use: what one upload copies
   const StepLimits& limits() const { return limits_; }
 
  private:
+  struct Offsets {  // in bytes, fixed by the limits
+    uint64_t token_ids, positions, append_pages, append_slots, logits_tokens, page_indptr, kv_len, q_indptr, versions;
+    uint64_t items, token_order, token_position, merge_indptr, merge_slots, token_empty;
+    uint64_t page_ids, end;
+  };
+  static Offsets offsets_of(const StepLimits& limits);
   template <typename T>
-  std::span<T> take(uint64_t count);  // the next aligned array of the block
+  std::span<T> at(uint64_t offset, uint64_t count) const {
+    return {reinterpret_cast<T*>(memory_.data() + offset), count};
+  }
   template <typename T>
-  std::span<const T> take_copy(std::span<const T> from);
+  std::span<const T> copy(std::span<const T> from, uint64_t offset, uint64_t count_max) const;
+  StepHeader& header() const { return *reinterpret_cast<StepHeader*>(memory_.data()); }
 
   StepLimits limits_;
+  Offsets offsets_{};
   Buffer memory_;
-  uint64_t bytes_used_ = 0;
-  uint64_t bytes_inputs_ = 0;  // where the plan's arrays begin
   std::span<TokenId> token_ids_;
   std::span<uint32_t> positions_;
   std::span<PageId> append_pages_;

@@ -87,13 +87,15 @@ TEST(StepBlock, CopiesThePlanBehindTheInputs) {
   EXPECT_EQ(copy.window, 7u);
 }
 
-TEST(StepBlock, BytesCoverInputsAndPlanAndNothingBeyond) {
+TEST(StepBlock, BytesCoverInputsAndPlanAndOnlyThePageIdsInUse) {
   Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(2, 2, 1, 20);
+  const size_t bytes_of_more = block->bytes().size();
   block->layout(2, 2, 1, 4);
-  const size_t bytes_inputs = block->bytes().size();
   block->set_plan(SmallPlan().view());
   const std::span<const std::byte> bytes = block->bytes();
-  EXPECT_GT(bytes.size(), bytes_inputs);
+  EXPECT_LT(bytes.size(), bytes_of_more);
+  EXPECT_LE(bytes.size(), StepBlock::bytes_max(kLimits));
   const DeviceBatch batch = block->host_batch();
   EXPECT_TRUE(is_inside(bytes, batch.token_ids));
   EXPECT_TRUE(is_inside(bytes, batch.page_ids));
@@ -101,6 +103,40 @@ TEST(StepBlock, BytesCoverInputsAndPlanAndNothingBeyond) {
   EXPECT_TRUE(is_inside(bytes, batch.plan.token_empty));
   block->set_plan(SmallPlan().view());  // replaces the first
   EXPECT_EQ(block->bytes().size(), bytes.size());
+}
+
+TEST(StepBlock, EveryArrayKeepsItsPlaceWhateverTheStepsSizes) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(4, 16, 4, 32);
+  block->set_plan(SmallPlan().view());
+  const DeviceBatch large = block->host_batch();
+  block->layout(1, 2, 1, 1);
+  block->set_plan(SmallPlan().view());
+  const DeviceBatch small = block->host_batch();
+  EXPECT_EQ(small.token_ids.data(), large.token_ids.data());
+  EXPECT_EQ(small.append_slots.data(), large.append_slots.data());
+  EXPECT_EQ(small.page_ids.data(), large.page_ids.data());
+  EXPECT_EQ(small.plan.items.data(), large.plan.items.data());
+  EXPECT_EQ(small.plan.merge_slots.data(), large.plan.merge_slots.data());
+  EXPECT_EQ(small.header, large.header);
+  EXPECT_EQ(small.header->tokens, 2u);
+  EXPECT_EQ(small.header->sequences, 1u);
+  EXPECT_EQ(small.header->items, 1u);
+  EXPECT_EQ(small.header->partials, 2u);
+}
+
+TEST(StepBlock, ACopyElsewhereIsViewedAtTheSameOffsets) {
+  StepBlock block = StepBlock::create(kLimits, std::move(*Buffer::create(StepBlock::bytes_max(kLimits))));
+  block.layout(2, 2, 1, 4);
+  block.page_ids()[3] = 9;
+  block.set_plan(SmallPlan().view());
+  const std::vector<std::byte> copy(block.bytes().begin(), block.bytes().end());
+  const DeviceBatch batch = block.batch_at(copy.data());
+  EXPECT_TRUE(is_inside(std::span(copy), batch.page_ids));
+  EXPECT_TRUE(is_inside(std::span(copy), batch.plan.token_empty));
+  EXPECT_EQ(batch.page_ids[3], 9u);
+  EXPECT_EQ(batch.plan.items[0].key_count, 20u);
+  EXPECT_EQ(batch.header->items, 1u);
 }
 
 TEST(StepBlock, ANewLayoutForgetsThePlanOfTheLastStep) {

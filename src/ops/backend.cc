@@ -1,0 +1,43 @@
+#include "ops/backend.h"
+
+#include <algorithm>
+
+namespace headwater::ops {
+namespace {
+
+class HostStopwatch final : public Stopwatch {
+ public:
+  HostStopwatch(Backend& backend, std::function<void()> work) : backend_(backend), work_(std::move(work)) {}
+
+  Result<double> sample_us() override {
+    const int64_t begin = clock_.now_ns();
+    work_();
+    HEADWATER_RETURN_IF_ERROR(backend_.finish());
+    return static_cast<double>(clock_.now_ns() - begin) * 1e-3;
+  }
+
+ private:
+  Backend& backend_;
+  std::function<void()> work_;
+  SystemClock clock_;
+};
+
+}  // namespace
+
+Status Backend::upload(const Matrix& to, std::span<const float> from) {
+  check(from.size() == uint64_t{to.rows} * to.columns, "upload: one value an element");
+  for (uint64_t row = 0; row < to.rows; ++row) std::copy_n(&from[row * to.columns], to.columns, to.row(row));
+  return {};
+}
+
+Status Backend::download(std::span<float> to, const Matrix& from) {
+  check(to.size() == uint64_t{from.rows} * from.columns, "download: one value an element");
+  for (uint64_t row = 0; row < from.rows; ++row) std::copy_n(from.row(row), from.columns, &to[row * from.columns]);
+  return {};
+}
+
+Result<std::unique_ptr<Stopwatch>> Backend::create_stopwatch(std::function<void()> work, bool /*cold*/) {
+  return std::unique_ptr<Stopwatch>(std::make_unique<HostStopwatch>(*this, std::move(work)));
+}
+
+}  // namespace headwater::ops
