@@ -20,10 +20,11 @@ uint32_t PlanLimits::items_max() const {
 
 // A decode token behind a shared prefix has one state of its first item and one for every cut of the others: at most
 // one a cut of its context, and a cut is a page or more. 64 are 16,384 tokens at the usual cut of 256; a longer private
-// tail behind a prefix stays flat. The constant lets a few sequences be cut for a hundred and more workers.
+// tail behind a prefix stays flat. Many workers want a few sequences in as many pieces.
 uint32_t PlanLimits::partials_max() const {
-  constexpr uint32_t kStatesMax = 64, kFewSequences = 2048;
-  return 2 * tokens_max + sequences_max * std::min(pages_per_sequence_max + 2, kStatesMax) + kFewSequences;
+  constexpr uint32_t kStatesMax = 64, kTokensOfAPiece = 16;
+  return 2 * tokens_max + sequences_max * std::min(pages_per_sequence_max + 2, kStatesMax) +
+         kTokensOfAPiece * (workers - 1);
 }
 
 struct Planner::Impl {

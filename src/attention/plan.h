@@ -110,6 +110,7 @@ struct PlanLimits {
   uint32_t tokens_max = 0;  // query tokens a step
   uint32_t pages_per_sequence_max = 0;
   uint32_t page_size = 32;
+  uint32_t workers = 1;  // that share a step
   uint32_t items_max() const;  // the formulas are in plan.cc and tested
   uint32_t partials_max() const;
 };

@@ -351,7 +351,7 @@ TEST(Planner, APromptChunkIsItemsOfBoundedTokensThatEndAtTheirLastKey) {
 TEST(Planner, ArraysFollowTheLimits) {
   const PlanLimits limits{.sequences_max = 64, .tokens_max = 512, .pages_per_sequence_max = 256, .page_size = 32};
   EXPECT_EQ(limits.items_max(), 512u + 128 + 1024);
-  EXPECT_EQ(limits.partials_max(), 1024u + 64 * 64 + 2048);
+  EXPECT_EQ(limits.partials_max(), 1024u + 64 * 64);
 }
 
 TEST(Planner, ATableThatBreaksTheRulesIsRefusedByName) {

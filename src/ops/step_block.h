@@ -24,8 +24,11 @@ struct StepLimits {
   uint32_t pages_per_sequence_max = 0;
   uint32_t page_size = 32;
   uint32_t logits_max = 0;  // rows of logits a step may ask for
+  uint32_t workers = 1;     // BackendInfo::workers
 
-  attention::PlanLimits plan_limits() const { return {sequences_max, tokens_max, pages_per_sequence_max, page_size}; }
+  attention::PlanLimits plan_limits() const {
+    return {sequences_max, tokens_max, pages_per_sequence_max, page_size, workers};
+  }
 };
 
 // The sizes of a step as the device reads them.
