@@ -1,12 +1,15 @@
 # One CMake target per room, with the edges of docs/layers.txt.
 #
-# headwater_room(NAME DEPS room... [LINK library...] [TEST ctest name])
+# headwater_room(NAME DEPS room... [LINK library...] [TEST ctest name] [SOURCES more...] [EXPLICIT])
 #   library headwater_NAME from *.cc of the current folder (tests, fuzzers, benches left out), and, where there
 #   are *_test.cc files beside them, the ctest entry NAME.unit (or the one given).
 function(headwater_room NAME)
-  cmake_parse_arguments(ROOM "" "TEST" "DEPS;LINK;SOURCES" ${ARGN})
+  cmake_parse_arguments(ROOM "EXPLICIT" "TEST" "DEPS;LINK;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|bench)\\.cc$")
+  if(ROOM_EXPLICIT)  # the SOURCES alone
+    set(sources)
+  endif()
   add_library(headwater_${NAME} STATIC ${sources} ${ROOM_SOURCES})
   target_include_directories(headwater_${NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM ROOM_DEPS PREPEND headwater_)

@@ -27,6 +27,7 @@
 #include <span>
 #include <string_view>
 
+#include "attention/work_item.h"
 #include "core/core.h"
 
 namespace headwater::attention {
@@ -110,28 +111,12 @@ struct PlanLimits {
   uint32_t tokens_max = 0;  // query tokens a step
   uint32_t pages_per_sequence_max = 0;
   uint32_t page_size = 32;
-  uint32_t workers = 1;  // that share a step
+  uint32_t workers = 1;        // that share a step
   uint32_t items_max() const;  // the formulas are in plan.cc and tested
   uint32_t partials_max() const;
 };
 
 // ------------------------------------------------------------------------------------------------------------- outputs
-
-struct WorkItem {
-  uint32_t token_begin;  // plan order
-  uint32_t token_count;
-  uint32_t page_begin;  // index into PageTable::page_ids of the page that holds key_begin
-  uint32_t key_begin;   // absolute position; a multiple of the page size
-  uint32_t key_count;   // the last page may be used in part
-  // First slot: cut c of token j (counted inside the item, cuts at absolute multiples of `cut`) has slot
-  // partial_begin + c * token_count + j; a folding item has one slot a token, partial_begin + j. Unused when kDirect.
-  uint32_t partial_begin;
-  uint32_t flags;  // kFold, kDirect
-};
-// The first item of each of its tokens: fold all cuts, sink first, into one state.
-inline constexpr uint32_t kFold = 1;
-// The only item of each of its tokens (implies kFold): write the output row itself.
-inline constexpr uint32_t kDirect = 2;
 
 enum class Path : uint8_t { kFlat, kShared, kMixed };  // mixed: some tokens took a shared item, others did not
 const char* to_string(Path path);

@@ -44,15 +44,16 @@ uint64_t StepBlock::bytes_max(const StepLimits& limits) {
 
 Result<StepBlock> StepBlock::create(const StepLimits& limits) {
   HEADWATER_ASSIGN_OR_RETURN(Buffer memory, Buffer::create(bytes_max(limits)));
-  return create(limits, std::move(memory));
+  return create(limits, std::move(memory), nullptr);
 }
 
-StepBlock StepBlock::create(const StepLimits& limits, Buffer memory) {
+StepBlock StepBlock::create(const StepLimits& limits, Buffer memory, std::unique_ptr<DeviceCopy> device_copy) {
   check(memory.size() >= bytes_max(limits), "memory too small for a step block");
   StepBlock block;
   block.limits_ = limits;
   block.offsets_ = offsets_of(limits);
   block.memory_ = std::move(memory);
+  block.device_copy_ = std::move(device_copy);
   return block;
 }
 

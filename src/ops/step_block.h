@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "attention/plan.h"
 #include "core/core.h"
+#include "ops/step_header.h"
 
 namespace headwater::ops {
 
@@ -31,15 +33,6 @@ struct StepLimits {
   }
 };
 
-// The sizes of a step as the device reads them.
-struct StepHeader {
-  uint32_t tokens;
-  uint32_t sequences;
-  uint32_t logits;
-  uint32_t items;     // of the plan
-  uint32_t partials;  // slots in use
-};
-
 // The step as every operation sees it. All spans may point to device memory; sizes are host values.
 struct DeviceBatch {
   uint32_t tokens = 0;                      // T; rows of the activations, grouped by sequence
@@ -54,11 +47,18 @@ struct DeviceBatch {
   const StepHeader* header = nullptr;       // at the block's beginning
 };
 
+// The device's copy of a step block, freed with it.
+class DeviceCopy {
+ public:
+  virtual ~DeviceCopy() = default;
+  virtual std::byte* data() const = 0;  // device memory of StepBlock::bytes_max()
+};
+
 class StepBlock {
  public:
   static Result<StepBlock> create(const StepLimits& limits);
-  // In memory of the caller's kind, of bytes_max(limits) or more: pinned, where a device reads it.
-  static StepBlock create(const StepLimits& limits, Buffer memory);
+  // For a device: in memory of its kind (pinned), of bytes_max(limits) or more, and with room for its copy.
+  static StepBlock create(const StepLimits& limits, Buffer memory, std::unique_ptr<DeviceCopy> device_copy);
   static uint64_t bytes_max(const StepLimits& limits);
 
   // Host-side writing: sized views for this step. Call layout() first with the step's sizes (within the limits).
@@ -80,6 +80,7 @@ class StepBlock {
   DeviceBatch batch_at(const std::byte* base) const;  // the same views into a copy of bytes() that lies at `base`
   std::span<const std::byte> bytes() const;           // the part in use: what one upload copies
   const StepLimits& limits() const { return limits_; }
+  const DeviceCopy* device_copy() const { return device_copy_.get(); }  // null: the host's block is read itself
 
  private:
   struct Offsets {  // in bytes, fixed by the limits
@@ -99,6 +100,7 @@ class StepBlock {
   StepLimits limits_;
   Offsets offsets_{};
   Buffer memory_;
+  std::unique_ptr<DeviceCopy> device_copy_;
   std::span<TokenId> token_ids_;
   std::span<uint32_t> positions_;
   std::span<PageId> append_pages_;

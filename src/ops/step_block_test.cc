@@ -126,7 +126,7 @@ TEST(StepBlock, EveryArrayKeepsItsPlaceWhateverTheStepsSizes) {
 }
 
 TEST(StepBlock, ACopyElsewhereIsViewedAtTheSameOffsets) {
-  StepBlock block = StepBlock::create(kLimits, std::move(*Buffer::create(StepBlock::bytes_max(kLimits))));
+  StepBlock block = StepBlock::create(kLimits, std::move(*Buffer::create(StepBlock::bytes_max(kLimits))), nullptr);
   block.layout(2, 2, 1, 4);
   block.page_ids()[3] = 9;
   block.set_plan(SmallPlan().view());

@@ -1,0 +1,119 @@
+#include "backend/cuda/attention/attention.h"
+
+#include <numbers>
+
+#include "backend/cuda/attention/policy.h"
+
+namespace headwater::backend::cuda {
+namespace {
+
+constexpr float kLog2E = std::numbers::log2e_v<float>;
+
+Status grow(DeviceBuffer& buffer, uint64_t bytes) {
+  if (buffer.size() >= bytes) return {};
+  buffer = {};  // first: both may not fit
+  HEADWATER_ASSIGN_OR_RETURN(buffer, DeviceBuffer::create(bytes));
+  return {};
+}
+
+KvElement element_of(DType dtype) {
+  return dtype == DType::kBF16 ? KvElement::kBF16 : dtype == DType::kF16 ? KvElement::kF16 : KvElement::kF32;
+}
+
+}  // namespace
+
+Status Attention::reserve(const ops::StepLimits& limits, uint32_t kv_heads, uint32_t q_heads, uint32_t head_dim) {
+  rows_max_ = std::max(rows_max_, uint64_t{limits.plan_limits().partials_max()} * q_heads);
+  tokens_max_ = std::max(tokens_max_, uint64_t{limits.tokens_max} * kv_heads);
+  HEADWATER_RETURN_IF_ERROR(grow(partial_values_, rows_max_ * head_dim * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, rows_max_ * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(grow(arrived_, tokens_max_ * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(grow(queue_, 2 * sizeof(uint32_t)));
+#ifndef NDEBUG
+  HEADWATER_RETURN_IF_ERROR(grow(kv_bytes_read_, sizeof(unsigned long long)));
+#endif
+  return {};
+}
+
+AttendCall Attention::call_of(const Step& step) const {
+  const KvPages& pages = *step.pages;
+  const attention::Plan& plan = step.batch->plan;
+  AttendCall call{};
+  call.k_map = pages.k_map;
+  call.v_map = pages.v_map;
+  call.kv = pages.view;
+  const uint64_t offset = step.layer * pages.layer_stride * pages.element_bytes();
+  call.kv.k = static_cast<const std::byte*>(call.kv.k) + offset;
+  call.kv.v = static_cast<const std::byte*>(call.kv.v) + offset;
+  if (call.kv.k_scales != nullptr) {
+    call.kv.k_scales += step.layer * pages.scale_layer_stride;
+    call.kv.v_scales += step.layer * pages.scale_layer_stride;
+  }
+  call.header = step.batch->header;
+  call.items = plan.items.data();
+  call.token_order = plan.token_order.data();
+  call.token_position = plan.token_position.data();
+  call.merge_indptr = plan.merge_indptr.data();
+  call.merge_slots = plan.merge_slots.data();
+  call.token_empty = plan.token_empty.data();
+  call.page_ids = step.batch->page_ids.data();
+  call.q = step.q;
+  call.out = step.out;
+  call.q_stride = step.q_stride;
+  call.out_stride = step.out_stride;
+  call.lse2 = step.lse2;
+  call.sinks = step.variant.sinks;
+  call.partial_values = partial_values_.as<float>();
+  call.partial_lse2 = partial_lse2_.as<float>();
+  call.arrived = arrived_.as<uint32_t>();
+  call.queue = queue_.as<uint32_t>();
+  call.kv_bytes_read = kv_bytes_read_.as<unsigned long long>();
+  call.q_heads = step.q_heads;
+  call.kv_heads = pages.kv_heads;
+  call.group = step.q_heads / pages.kv_heads;
+  call.slab_tokens = slab_tokens(call.group);
+  call.head_dim = pages.head_dim;
+  call.page_size = pages.page_size;
+  call.chunk = pages.chunk;
+  call.layer = step.layer;
+  call.cut = plan.cut;
+  call.window = plan.window;
+  call.softcap = step.variant.softcap * kLog2E;
+  call.score_scale = step.variant.softcap > 0 ? step.variant.scale / step.variant.softcap : step.variant.scale * kLog2E;
+  call.is_wide = step.is_wide;
+  return call;
+}
+
+Status Attention::attend(const Step& step, cudaStream_t stream) {
+  check(step.q_heads % step.pages->kv_heads == 0, "query heads are a multiple of the KV heads");
+  check(uint64_t{step.batch->plan.partials} * step.q_heads <= rows_max_ &&
+            uint64_t{step.batch->tokens} * step.pages->kv_heads <= tokens_max_,
+        "a step beyond what reserve() was told");
+  if (step.batch->tokens == 0) return {};
+  const AttendCall call = call_of(step);
+  const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};
+  // Queries are read 16 bytes at a time.
+  const auto q_address = reinterpret_cast<uintptr_t>(step.q);
+  const bool is_aligned = q_address % 16 == 0 && step.q_stride % (step.is_wide ? 4 : 8) == 0;
+  const LaunchAttend hopper = step.pages->chunk > 0 && is_aligned && step.variant.scale > 0
+                                  ? hopper_variant(step.pages->element, call.head_dim, call.group)
+                                  : nullptr;
+  return checked(hopper != nullptr ? hopper(call, launch) : launch_generic(step.pages->element, call, launch),
+                 "launch of attend");
+}
+
+uint32_t Attention::tokens_item_max(DType dtype, uint32_t head_dim, uint32_t group) const {
+  const bool is_hopper = traits_.is_hopper && hopper_variant(element_of(dtype), head_dim, group) != nullptr;
+  return is_hopper ? kSlabs * slab_tokens(group) : 64;
+}
+
+uint64_t Attention::take_kv_bytes_read() {
+  unsigned long long bytes = 0;
+  if (kv_bytes_read_.size() == 0) return 0;
+  const bool is_read = cudaMemcpy(&bytes, kv_bytes_read_.data(), sizeof bytes, cudaMemcpyDeviceToHost) == cudaSuccess &&
+                       cudaMemset(kv_bytes_read_.data(), 0, sizeof bytes) == cudaSuccess;
+  check(is_read, "reading the device's counter of KV bytes");
+  return bytes;
+}
+
+}  // namespace headwater::backend::cuda

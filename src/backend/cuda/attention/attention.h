@@ -1,0 +1,48 @@
+// Host side of the GPU's attention: scratch, the arguments of a launch, the choice of the kernel, the planner's costs.
+#pragma once
+
+#include "backend/cuda/kv_pool.h"
+#include "backend/cuda/runtime.h"
+#include "ops/backend.h"
+
+namespace headwater::backend::cuda {
+
+class Attention {
+ public:
+  // is_invariant: the same bits whatever is shared and whoever is in the batch.
+  Attention(const DeviceTraits& traits, bool is_invariant) : traits_(traits), is_invariant_(is_invariant) {}
+
+  // Scratch for steps up to these limits; keeps the largest of every call.
+  Status reserve(const ops::StepLimits& limits, uint32_t kv_heads, uint32_t q_heads, uint32_t head_dim);
+
+  struct Step {
+    const ops::DeviceBatch* batch;
+    const KvPages* pages;
+    uint32_t layer;
+    uint32_t q_heads;
+    const void* q;  // rows of float (is_wide) or of the pages' element type
+    uint64_t q_stride;
+    void* out;
+    uint64_t out_stride;
+    bool is_wide;
+    float* lse2;
+    ops::AttentionVariant variant;
+  };
+  // Enqueues one launch: attend and merge.
+  Status attend(const Step& step, cudaStream_t stream);
+
+  // Query tokens of an item.
+  uint32_t tokens_item_max(DType dtype, uint32_t head_dim, uint32_t group) const;
+  uint64_t take_kv_bytes_read();  // waits; 0 in release builds
+
+ private:
+  AttendCall call_of(const Step& step) const;
+
+  DeviceTraits traits_;
+  bool is_invariant_;
+  DeviceBuffer partial_values_, partial_lse2_, arrived_, queue_, kv_bytes_read_;
+  uint64_t rows_max_ = 0;    // partials * q_heads
+  uint64_t tokens_max_ = 0;  // tokens * kv_heads
+};
+
+}  // namespace headwater::backend::cuda

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "backend/cuda/attention/hopper_kernel.cuh"
+#include "backend/cuda/attention/launch.h"
+
+namespace headwater::backend::cuda {
+
+template <typename Element, uint32_t kHeadDim, bool kInvariant>
+cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& launch) {
+  constexpr uint32_t kBytes = sizeof(HopperShared<kAttendPolicy<kHeadDim>>);
+  static_assert(kBytes <= kSharedBytesMax);
+  const auto kernel = attend_hopper<Element, kHeadDim, kInvariant>;
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
+  if (allowed != cudaSuccess) return allowed;
+  kernel<<<launch.blocks, kBlockThreads, kBytes, launch.stream>>>(call);
+  return cudaGetLastError();
+}
+
+template <typename Element, uint32_t kHeadDim>
+cudaError_t launch_hopper(const AttendCall& call, const AttendLaunch& launch) {
+  return launch.is_invariant ? launch_hopper_kernel<Element, kHeadDim, true>(call, launch)
+                             : launch_hopper_kernel<Element, kHeadDim, false>(call, launch);
+}
+
+}  // namespace headwater::backend::cuda

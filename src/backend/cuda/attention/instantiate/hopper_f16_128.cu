@@ -1,0 +1,10 @@
+#include "backend/cuda/attention/hopper_launch.cuh"
+#include "backend/cuda/attention/variants.h"
+
+namespace headwater::backend::cuda {
+
+cudaError_t launch_hopper_f16_128(const AttendCall& call, const AttendLaunch& launch) {
+  return launch_hopper<__half, 128>(call, launch);
+}
+
+}  // namespace headwater::backend::cuda

@@ -1,0 +1,56 @@
+// The numbers of the Hopper attend kernel, by head size: what one block of threads holds and how it is divided.
+//
+// A block has three warpgroups. The first loads (one warp keys and values, three warps queries), the other two attend:
+// each multiplies up to 64 rows with a tile of keys, which is the least that a warpgroup's matrix instruction takes.
+//
+//   rows of an item     how the two warpgroups divide it
+//   <= 64, one slab     the same rows, every other tile of keys each; one merges both states in shared memory
+//   <= 128, two slabs   64 rows each, every tile
+//
+// Shared memory: two slabs of queries, then a ring of slots that hold a tile of keys or of values each.
+// Source of the division into loading and attending warpgroups: Shah et al., "FlashAttention-3", arXiv 2407.08608.
+#pragma once
+
+#include <cstdint>
+
+namespace headwater::backend::cuda {
+
+inline constexpr uint32_t kSlabRows = 64;
+inline constexpr uint32_t kSlabs = 2;
+inline constexpr uint32_t kSharedBytesMax = 227 * 1024;  // of a block, compute capability 9.0
+
+struct AttendPolicy {
+  uint32_t head_dim;  // columns in shared memory; smaller heads are padded with zeros
+  uint32_t tile_keys;
+  uint32_t slots;  // of the ring
+
+  uint32_t slot_bytes;  // a tile of keys or of values
+  uint32_t slab_bytes;  // of queries
+  uint32_t panels;      // of 64 columns, 128 bytes: the widest swizzle
+};
+
+constexpr AttendPolicy attend_policy(uint32_t head_dim) {
+  const auto policy = [](uint32_t columns, uint32_t tile_keys, uint32_t slots) {
+    return AttendPolicy{columns, tile_keys, slots, tile_keys * columns * 2, kSlabRows * columns * 2, columns / 64};
+  };
+  if (head_dim <= 64) return policy(64, 128, 12);
+  if (head_dim <= 128) return policy(128, 128, 6);
+  return policy(256, 64, 5);
+}
+
+template <uint32_t kHeadDim>
+inline constexpr AttendPolicy kAttendPolicy = attend_policy(kHeadDim);
+
+// Query tokens of one KV head in a slab: the rows of a token stay together.
+constexpr uint32_t slab_tokens(uint32_t group) {
+  return group == 0 || group > kSlabRows ? 0 : kSlabRows / group;
+}
+
+// Keys that one copy of the loader moves: the largest power of two that divides a page, up to a tile.
+constexpr uint32_t chunk_keys(uint32_t page_size, uint32_t tile_keys) {
+  uint32_t chunk = 16;
+  while (chunk * 2 <= tile_keys && page_size % (chunk * 2) == 0) chunk *= 2;
+  return chunk;
+}
+
+}  // namespace headwater::backend::cuda

@@ -1,0 +1,138 @@
+#include "backend/cuda/kv_pool.h"
+
+#include "backend/cuda/attention/policy.h"
+
+namespace headwater::backend::cuda {
+namespace {
+
+Result<KvElement> element_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return KvElement::kF32;
+    case DType::kF16:
+      return KvElement::kF16;
+    case DType::kBF16:
+      return KvElement::kBF16;
+    default:
+      return error(ErrorCode::kUnsupported, "KV pages of {} on a GPU; use BF16, F16 or F32", to_string(dtype));
+  }
+}
+
+struct Driver {
+  decltype(&cuTensorMapEncodeTiled) encode_tiled;
+};
+
+// The one driver function this program needs; found at run time, so that nothing links against the driver.
+Result<Driver> find_driver() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  HEADWATER_RETURN_IF_ERROR(
+      checked(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+              "cuTensorMapEncodeTiled"));
+  if (found != cudaDriverEntryPointSuccess || function == nullptr) {
+    return error(ErrorCode::kUnsupported,
+                 "the driver has no cuTensorMapEncodeTiled; use a driver for CUDA 12 or later");
+  }
+  return Driver{reinterpret_cast<decltype(Driver::encode_tiled)>(function)};
+}
+
+Status encode(const Driver& driver, const KvPages& pages, const void* base, CUtensorMap& map) {
+  const uint64_t bytes = pages.element_bytes();
+  const cuuint64_t sizes[] = {pages.head_dim, pages.page_size, pages.kv_heads, pages.pages, pages.layers};
+  const cuuint64_t strides[] = {pages.view.slot_stride * bytes, pages.view.head_stride * bytes,
+                                pages.view.page_stride * bytes, pages.layer_stride * bytes};
+  const cuuint32_t box[] = {64, pages.chunk, 1, 1, 1}, steps[] = {1, 1, 1, 1, 1};
+  const CUtensorMapDataType type =
+      pages.element == KvElement::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const CUresult result = driver.encode_tiled(&map, type, 5, const_cast<void*>(base), sizes, strides, box, steps,
+                                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result == CUDA_SUCCESS) return {};
+  return error(
+      ErrorCode::kUnsupported,
+      "the driver refuses KV pages at {} with strides {}, {} and {} bytes (code {}); addresses and strides must be "
+      "multiples of 16",
+      base, strides[0], strides[1], strides[2], static_cast<int>(result));
+}
+
+}  // namespace
+
+uint32_t KvPages::element_bytes() const {
+  return element == KvElement::kF32 ? 4 : element == KvElement::kF8 ? 1 : 2;
+}
+
+Status KvPages::map_for_copies() {
+  HEADWATER_ASSIGN_OR_RETURN(const Driver driver, find_driver());
+  chunk = chunk_keys(page_size, attend_policy(head_dim).tile_keys);
+  HEADWATER_RETURN_IF_ERROR(encode(driver, *this, view.k, k_map));
+  return encode(driver, *this, view.v, v_map);
+}
+
+Result<std::unique_ptr<ops::KvPool>> CudaKvPool::create(const ops::KvShape& shape, bool has_copy_engine) {
+  if (shape.head_dim != shape.v_head_dim) {
+    return error(ErrorCode::kUnsupported, "keys of width {} and values of width {} on a GPU; they must be equal",
+                 shape.head_dim, shape.v_head_dim);
+  }
+  if (shape.page_size == 0 || shape.page_size % 16 != 0) {
+    return error(ErrorCode::kInvalidArgument, "pages of {} tokens on a GPU; use a multiple of 16", shape.page_size);
+  }
+  if (shape.head_dim == 0 || shape.head_dim % 2 != 0 || shape.head_dim > 256) {
+    return error(ErrorCode::kUnsupported, "heads of width {} on a GPU; use an even width up to 256", shape.head_dim);
+  }
+  HEADWATER_ASSIGN_OR_RETURN(const KvElement element, element_of(shape.dtype));
+  std::unique_ptr<CudaKvPool> pool(new CudaKvPool(shape));
+  KvPages& p = pool->pages_;
+  p.element = element;
+  p.layers = shape.layers;
+  p.pages = shape.pages;
+  p.kv_heads = shape.kv_heads;
+  p.head_dim = shape.head_dim;
+  p.page_size = shape.page_size;
+  p.view.slot_stride = shape.head_dim;
+  p.view.head_stride = uint64_t{shape.page_size} * shape.head_dim;
+  p.view.page_stride = p.view.head_stride * shape.kv_heads;
+  p.layer_stride = p.view.page_stride * shape.pages;
+  const uint64_t bytes = p.layer_stride * shape.layers * p.element_bytes();
+  HEADWATER_ASSIGN_OR_RETURN(pool->keys_, DeviceBuffer::create(bytes));
+  HEADWATER_ASSIGN_OR_RETURN(pool->values_, DeviceBuffer::create(bytes));
+  p.view.k = pool->keys_.data();
+  p.view.v = pool->values_.data();
+  if (element == KvElement::kF8) {
+    p.view.scale_head_stride = shape.page_size;
+    p.view.scale_page_stride = uint64_t{shape.page_size} * shape.kv_heads;
+    p.scale_layer_stride = p.view.scale_page_stride * shape.pages;
+    const uint64_t scale_bytes = p.scale_layer_stride * shape.layers * sizeof(float);
+    HEADWATER_ASSIGN_OR_RETURN(pool->k_scales_, DeviceBuffer::create(scale_bytes));
+    HEADWATER_ASSIGN_OR_RETURN(pool->v_scales_, DeviceBuffer::create(scale_bytes));
+    p.view.k_scales = pool->k_scales_.as<float>();
+    p.view.v_scales = pool->v_scales_.as<float>();
+  }
+  const bool is_mapped =
+      has_copy_engine && (element == KvElement::kBF16 || element == KvElement::kF16) && shape.head_dim % 8 == 0;
+  if (is_mapped) HEADWATER_RETURN_IF_ERROR(p.map_for_copies());
+  return std::unique_ptr<ops::KvPool>(std::move(pool));
+}
+
+Status CudaKvPool::copy_page(PageId from, PageId to, cudaStream_t stream) const {
+  const auto copy = [&](const DeviceBuffer& buffer, uint64_t layer_stride, uint64_t page_stride,
+                        uint64_t size) -> Status {
+    if (buffer.size() == 0) return {};
+    for (uint64_t layer = 0; layer < pages_.layers; ++layer) {
+      const std::byte* source = buffer.data() + (layer * layer_stride + from * page_stride) * size;
+      std::byte* target = buffer.data() + (layer * layer_stride + to * page_stride) * size;
+      HEADWATER_RETURN_IF_ERROR(checked(
+          cudaMemcpyAsync(target, source, page_stride * size, cudaMemcpyDeviceToDevice, stream), "copying a page"));
+    }
+    return {};
+  };
+  const KvView& view = pages_.view;
+  for (const DeviceBuffer* half : {&keys_, &values_}) {
+    HEADWATER_RETURN_IF_ERROR(copy(*half, pages_.layer_stride, view.page_stride, pages_.element_bytes()));
+  }
+  for (const DeviceBuffer* scales : {&k_scales_, &v_scales_}) {
+    HEADWATER_RETURN_IF_ERROR(copy(*scales, pages_.scale_layer_stride, view.scale_page_stride, sizeof(float)));
+  }
+  return {};
+}
+
+}  // namespace headwater::backend::cuda

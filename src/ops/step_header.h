@@ -1,0 +1,17 @@
+// The beginning of every uploaded step block.
+#pragma once
+
+#include <cstdint>
+
+namespace headwater::ops {
+
+// The sizes of a step as the device reads them.
+struct StepHeader {
+  uint32_t tokens;
+  uint32_t sequences;
+  uint32_t logits;
+  uint32_t items;     // of the plan
+  uint32_t partials;  // slots in use
+};
+
+}  // namespace headwater::ops
