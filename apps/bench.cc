@@ -1,7 +1,10 @@
+#include <fmt/ranges.h>
+
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <sstream>
 
 #include "apps/commands.h"
@@ -10,6 +13,7 @@
 #include "apps/options.h"
 #include "backend/registry/registry.h"
 #include "bench/attention_bench.h"
+#include "bench/attention_record.h"
 #include "bench/compare.h"
 #include "bench/plan_bench.h"
 
@@ -21,9 +25,10 @@ namespace json = boost::json;
 struct AttentionOptions {
   bench::AttentionBenchOptions bench;
   std::vector<std::string> grids;
-  std::string grid_file, tail = "128", dtype = "bf16", shard, json, backend = "auto", costs = "auto";
+  std::string grid_file, tail = "128", dtype, shard, json, backend = "auto", costs = "auto";
   std::vector<uint32_t> nodes, tokens;
   uint32_t shared = 2048, batch = 0, threads = 0;
+  bool sharing_invariant = false;
   bench::Cell cell;
 };
 
@@ -86,7 +91,6 @@ Result<bench::Cell> cell_of_flags(const AttentionOptions& options) {
     cell.tokens = {options.shared, high};
     if (low != high) cell.tail_min = low;
   }
-  HEADWATER_ASSIGN_OR_RETURN(cell.dtype, parse_kv_dtype(options.dtype));
   cell.name = fmt::format("B{} S{} U{} {}/{} D{} p{} q{}", cell.batch(), cell.shared(), options.tail, cell.q_heads,
                           cell.kv_heads, cell.head_dim, cell.page, cell.q_len);
   if (cell.q_heads % cell.kv_heads != 0) {
@@ -107,11 +111,8 @@ Status parse_shard(const std::string& text, uint32_t& shard, uint32_t& shards) {
   return {};
 }
 
-Status bench_attention(AttentionOptions options) {
-  HEADWATER_RETURN_IF_ERROR(parse_shard(options.shard, options.bench.shard, options.bench.shards));
-  HEADWATER_ASSIGN_OR_RETURN(auto backend, backend::create_backend(options.backend, {options.threads, ""}));
-  options.bench.costs = use_costs(options.costs, *backend);
-  const bool cpu = backend->info().name != "cuda";
+// All cells of the options.
+Status add_cells(AttentionOptions& options, bool cpu) {
   for (const std::string& grid : options.grids) {
     HEADWATER_ASSIGN_OR_RETURN(const std::vector<bench::Cell> cells, bench::grid_cells(grid, cpu));
     options.bench.cells.insert(options.bench.cells.end(), cells.begin(), cells.end());
@@ -125,6 +126,30 @@ Status bench_attention(AttentionOptions options) {
     HEADWATER_ASSIGN_OR_RETURN(bench::Cell cell, cell_of_flags(options));
     options.bench.cells.push_back(std::move(cell));
   }
+  if (options.dtype.empty()) return {};
+  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_kv_dtype(options.dtype));
+  for (bench::Cell& cell : options.bench.cells) cell.dtype = dtype;
+  return {};
+}
+
+Status bench_attention(AttentionOptions options) {
+  HEADWATER_RETURN_IF_ERROR(parse_shard(options.shard, options.bench.shard, options.bench.shards));
+  HEADWATER_ASSIGN_OR_RETURN(
+      auto backend,
+      backend::create_backend(options.backend, {.threads = options.threads, .invariant = options.sharing_invariant}));
+  options.bench.costs = use_costs(options.costs, *backend);
+  const bool cpu = backend->info().name != "cuda";
+  if (cpu && options.bench.warm) {
+    return error(ErrorCode::kInvalidArgument, "--warm: the {} back end is always timed with warm caches; leave it out",
+                 backend->info().name);
+  }
+  if (!cpu && options.bench.steps != 1) {
+    return error(ErrorCode::kInvalidArgument, "--steps {}: on cuda a timing repeats by itself; leave it at 1",
+                 options.bench.steps);
+  }
+  if (!cpu) options.bench.pool_bytes_max = std::numeric_limits<uint64_t>::max();  // the device says what it holds
+  HEADWATER_RETURN_IF_ERROR(add_cells(options, cpu));
+  options.bench.grid = fmt::format("{}", fmt::join(options.grids, ","));
   JsonOutput output;
   HEADWATER_RETURN_IF_ERROR(output.open(options.json));
   return bench::run_attention_bench(*backend, options.bench, output.table, output.json);
@@ -146,7 +171,7 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
   c->add_option("--kv-heads", o->cell.kv_heads, "KV heads")->check(CLI::Range(1, 1024))->capture_default_str();
   c->add_option("--head-dim", o->cell.head_dim, "head size")->check(CLI::Range(16, 256))->capture_default_str();
   c->add_option("--page", o->cell.page, "tokens of a page")->check(CLI::Range(1, 1024))->capture_default_str();
-  c->add_option("--dtype", o->dtype, "KV pages: bf16, f16 or f32")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "KV pages, for all cells: as --kv-cache-dtype (the grid's own)");
   c->add_option("--q-len", o->cell.q_len, "query tokens a sequence")->check(CLI::Range(1, 512))->capture_default_str();
   c->add_option("--window", o->cell.window, "sliding window in tokens (0: none)");
   c->add_option("--softcap", o->cell.softcap, "logit soft-cap (0: none)");
@@ -166,9 +191,13 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
               "fail when auto is flat with >= 4 sequences behind >= 2,048 tokens");
   c->add_flag("--always", o->bench.always, "a third arm: every legal node shared");
   c->add_flag("!--adaptive", o->bench.invariant, "cuts at page multiples, chosen freely: bits may differ");
+  c->add_flag("--invariant", o->sharing_invariant, "cuda: the same bits whatever is shared (others always are)");
+  c->add_flag("--warm", o->bench.warm, "cuda: also with warm caches, in a column of its own");
   c->add_flag("--inject-fault", o->bench.inject_fault, "swap a page of the arm auto: must fail");
   c->add_flag("--mislabel", o->bench.mislabel, "run the arm off as always: must fail");
-  c->add_option("--backend", o->backend, "auto, cpu or reference")->envname("HEADWATER_BACKEND")->capture_default_str();
+  c->add_option("--backend", o->backend, "auto, cpu, reference or cuda")
+      ->envname("HEADWATER_BACKEND")
+      ->capture_default_str();
   c->add_option("-t,--threads", o->threads, "worker threads (0: all cores)")->envname("HEADWATER_THREADS");
   add_costs_option(*c, o->costs);
   c->add_option("--commit", o->bench.commit, "written into the summary");
@@ -194,6 +223,26 @@ void add_bench_plan(CLI::App& bench, std::function<Status()>& run) {
   c->callback([options, path, &run] { run = [options, path] { return bench_plan(*options, *path); }; });
 }
 
+Status merge(const std::string& out, const std::vector<std::string>& parts) {
+  HEADWATER_ASSIGN_OR_RETURN(const bench::AttentionRecord record, bench::merge_records(parts));
+  JsonOutput output;
+  HEADWATER_RETURN_IF_ERROR(output.open(out));
+  record.write(*output.json);
+  HEADWATER_RETURN_IF_ERROR(output.close(out));
+  if (output.table != nullptr) *output.table << json::serialize(record.summary()) << '\n';
+  return bench::gate_holds(record);
+}
+
+void add_bench_merge(CLI::App& bench, std::function<Status()>& run) {
+  auto out = std::make_shared<std::string>();
+  auto parts = std::make_shared<std::vector<std::string>>();
+  CLI::App* c = bench.add_subcommand("merge", "one record of several of bench attention: its shards, cells run again");
+  c->add_option("out", *out, "JSON lines to this file; - for stdout")->required();
+  c->add_option("parts", *parts, "records, each with its summary; of a cell in two of them the later one's counts")
+      ->required();
+  c->callback([out, parts, &run] { run = [out, parts] { return merge(*out, *parts); }; });
+}
+
 void add_bench_compare(CLI::App& bench, std::function<Status()>& run) {
   auto o = std::make_shared<bench::CompareOptions>();
   CLI::App* c = bench.add_subcommand("compare", "two JSON files of bench attention: the ratio of each cell and arm");
@@ -212,6 +261,7 @@ void add_bench(CLI::App& app, std::function<Status()>& run) {
   add_bench_plan(*bench, run);
   add_bench_step(*bench, run);
   add_bench_serve(*bench, run);
+  add_bench_merge(*bench, run);
   add_bench_compare(*bench, run);
 }
 

@@ -5,6 +5,9 @@
 // repeated until its 95% interval lies on one side of the threshold or the repetitions end. A cell whose auto plan
 // equals off's item for item passes by identity.
 //
+// Times are the back end's stopwatch's: on a device of a recorded graph on cold caches, on a host of the wall clock.
+// Beside them stands the bound, the time that reading the unique bytes and the arithmetic allow.
+//
 // The planner's prediction is held against what was measured, both attend and merge of one layer: in the table pred / us of
 // both arms, in the summary predicted_error_median, the median over cells and arms of |predicted_us - us| / us.
 #pragma once
@@ -30,7 +33,9 @@ struct AttentionBenchOptions {
   double gate = 0;              // > 0: fail when a cell's ratio is above
   bool expect_shared = false;   // auto must not be flat with at least 4 sequences behind at least 2,048 tokens
   bool always = false;          // a third arm with every legal node shared
-  bool invariant = true;
+  bool invariant = true;        // where the back end promises it
+  bool warm = false;            // a second time of each arm, with the caches as its last run left them
+  std::string grid;             // what the cells are called together; a record's shards must agree on it
   uint32_t shard = 0, shards = 1;
   bool inject_fault = false;  // one page of one member of the auto arm is another one: the comparison must fail
   bool mislabel = false;      // the arm `off` is planned as `always`: the outcome check must fail

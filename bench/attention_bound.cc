@@ -28,6 +28,12 @@ AttentionBound attention_bound(const AttentionWork& work, const ops::KvShape& kv
   return {arithmetic, reading};
 }
 
+AttentionBound device_bound(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads,
+                            const ops::Peaks& peaks, double read_floor_us) {
+  const double multiply_adds = work.token_keys * q_heads * (kv.head_dim + kv.v_head_dim);
+  return {multiply_adds / peaks.multiply_adds_per_s, read_floor_us * 1e-6};
+}
+
 double attention_bound_s(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads, const ops::Peaks& peaks) {
   return attention_bound(work, kv, q_heads, peaks).seconds();
 }

@@ -33,6 +33,10 @@ struct AttentionBound {
 // peaks: measured.
 AttentionBound attention_bound(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads,
                                const ops::Peaks& peaks);
+// The same on a device: matrix work at its matrix rate, whichever plan; reading as measured (Backend::read_floor_us of
+// the unique bytes).
+AttentionBound device_bound(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads,
+                            const ops::Peaks& peaks, double read_floor_us);
 double attention_bound_s(const AttentionWork& work, const ops::KvShape& kv, uint32_t q_heads, const ops::Peaks& peaks);
 
 }  // namespace headwater::bench

@@ -27,7 +27,15 @@ class TimedBackend final : public ops::Backend {
     return backend_->create_kv_pool(shape);
   }
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override { return backend_->prepare(view); }
+  attention::DeviceShape device_shape(const ops::KvShape& shape, uint32_t q_heads) const override {
+    return backend_->device_shape(shape, q_heads);
+  }
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override { return backend_->allocate(rows, columns); }
+  Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override {
+    return backend_->create_step_block(limits);
+  }
+  Status upload(const ops::Matrix& to, std::span<const float> from) override { return backend_->upload(to, from); }
+  Status download(std::span<float> to, const ops::Matrix& from) override { return backend_->download(to, from); }
   Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                          uint32_t vocabulary) override {
     return backend_->reserve_scratch(limits, shape, q_heads, vocabulary);
@@ -75,6 +83,12 @@ class TimedBackend final : public ops::Backend {
   uint64_t take_kv_bytes_read() override { return backend_->take_kv_bytes_read(); }
   Result<ops::Costs> measure_costs(double seconds) override { return backend_->measure_costs(seconds); }
   Status use_costs(const ops::Costs& costs) override { return backend_->use_costs(costs); }
+  Result<std::unique_ptr<ops::Stopwatch>> create_stopwatch(std::function<void()> work, bool cold) override {
+    return backend_->create_stopwatch(std::move(work), cold);
+  }
+  Result<double> read_floor_us(uint64_t bytes, uint32_t piece_bytes) override {
+    return backend_->read_floor_us(bytes, piece_bytes);
+  }
   ops::Peaks measure_peaks(uint32_t group) override { return backend_->measure_peaks(group); }
 
  private:

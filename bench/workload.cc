@@ -85,35 +85,35 @@ ops::StepLimits Workload::limits() const {
   return limits;
 }
 
-Status fill_pool(ops::Backend& backend, ops::KvPool& pool, const Workload& workload, uint64_t seed) {
+Status fill_pool(ops::Backend& backend, Matrices& matrices, ops::KvPool& pool, const Workload& workload,
+                 uint64_t seed) {
   const Cell& cell = workload.cell;
   constexpr uint32_t kTokens = 512;
   const uint32_t columns = cell.kv_heads * cell.head_dim;
-  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix keys, backend.allocate(kTokens, columns));
-  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix values, backend.allocate(kTokens, columns));
-  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix queries, backend.allocate(kTokens, cell.q_heads * cell.head_dim));
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix keys, matrices.take(kTokens, columns));
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix values, matrices.take(kTokens, columns));
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix queries, matrices.take(kTokens, cell.q_heads * cell.head_dim));
   Random random(seed);
+  std::vector<float> rows(uint64_t{kTokens} * columns);
   for (const ops::Matrix& matrix : {keys, values}) {
-    for (uint64_t i = 0; i < uint64_t{kTokens} * columns; ++i) matrix.data[i] = random.normal();
+    for (float& value : rows) value = random.normal();
+    HEADWATER_RETURN_IF_ERROR(backend.upload(matrix, rows));
   }
   std::vector<float> frequencies(cell.head_dim / 2);
   for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] = 1.0f / static_cast<float>(1 + i);
 
-  std::vector<PageId> append_pages(kTokens);
-  std::vector<uint32_t> append_slots(kTokens), positions(kTokens);
+  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend.create_step_block({1, kTokens, 1, cell.page, 1}));
   const uint64_t slots = uint64_t{workload.pages} * cell.page;
   for (uint64_t begin = 0; begin < slots; begin += kTokens) {
     const auto count = static_cast<uint32_t>(std::min<uint64_t>(kTokens, slots - begin));
+    block.layout(1, count, 0, 0);
     for (uint32_t i = 0; i < count; ++i) {
-      append_pages[i] = static_cast<PageId>((begin + i) / cell.page);
-      append_slots[i] = static_cast<uint32_t>((begin + i) % cell.page);
-      positions[i] = static_cast<uint32_t>((begin + i) % 4096);
+      block.token_ids()[i] = 0;
+      block.append_pages()[i] = static_cast<PageId>((begin + i) / cell.page);
+      block.append_slots()[i] = static_cast<uint32_t>((begin + i) % cell.page);
+      block.positions()[i] = static_cast<uint32_t>((begin + i) % 4096);
     }
-    ops::DeviceBatch batch;
-    batch.tokens = count;
-    batch.positions = std::span(positions).first(count);
-    batch.append_pages = std::span(append_pages).first(count);
-    batch.append_slots = std::span(append_slots).first(count);
+    HEADWATER_ASSIGN_OR_RETURN(const ops::DeviceBatch batch, backend.begin_step(block));
     const auto top = [&](const ops::Matrix& matrix) {
       return ops::Matrix{matrix.data, count, matrix.columns, matrix.stride};
     };
@@ -124,8 +124,9 @@ Status fill_pool(ops::Backend& backend, ops::KvPool& pool, const Workload& workl
                          {ops::RopeStyle::kAdjacentPairs, cell.head_dim, frequencies.data()},
                          &pool,
                          0});
+    HEADWATER_RETURN_IF_ERROR(backend.finish());
   }
-  return backend.finish();
+  return {};
 }
 
 }  // namespace headwater::bench

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/plan.h"
+#include "bench/matrices.h"
 #include "core/core.h"
 #include "ops/backend.h"
 
@@ -61,7 +62,8 @@ struct Workload {
   }
 };
 
-// Writes random keys and values into every page of the workload, through the back end's own append.
-Status fill_pool(ops::Backend& backend, ops::KvPool& pool, const Workload& workload, uint64_t seed);
+// Writes random keys and values into every page of the workload, through the back end's own append: the same few hundred
+// over and over, each time rotated to its position.
+Status fill_pool(ops::Backend& backend, Matrices& matrices, ops::KvPool& pool, const Workload& workload, uint64_t seed);
 
 }  // namespace headwater::bench

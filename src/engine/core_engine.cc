@@ -19,14 +19,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model
                                                      .prefix_cache = config.prefix_cache,
                                                      .hash_key = {word(), word()}}));
   HEADWATER_ASSIGN_OR_RETURN(attention::Planner planner,
-                             attention::Planner::create(sizing.limits.plan_limits(), config.attention,
+                             attention::Planner::create(sizing.limits.plan_limits(), sizing.config.attention,
                                                         backend.cost_model(sizing.kv, model.q_heads),
-                                                        {.workers = backend.info().workers,
-                                                         .kv_heads = model.kv_heads,
-                                                         .group = model.q_heads / model.kv_heads,
-                                                         .kv_bytes_token = sizing.kv.bytes_token_layer()}));
+                                                        backend.device_shape(sizing.kv, model.q_heads)));
   sizing.config.attention = planner.settings();
-  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, ops::StepBlock::create(sizing.limits));
+  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend.create_step_block(sizing.limits));
   HEADWATER_RETURN_IF_ERROR(decoder.prepare(sizing.limits, sizing.kv));
   HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<ops::KvPool> pool, backend.create_kv_pool(sizing.kv));
   CoreEngine::Parts parts{sizing, std::move(cache), std::move(planner), std::move(block), std::move(pool)};

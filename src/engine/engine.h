@@ -47,7 +47,8 @@ struct EngineConfig {
   uint32_t outbox_emissions_max =
       0;  // per request, at least its n; 0: tokens_max * n, at most 4,096. Nothing is ever dropped: a
           // request that is not polled pauses, and gives its pages up when others need them
-  attention::PlanSettings attention;
+  // cut 0: what suits the back end. invariant holds where the back end promises it too.
+  attention::PlanSettings attention = {.cut = 0};
   bool inject_page_fault = false;  // test: one sequence of every step reads a wrong page; its text must change
 };
 inline constexpr double kKvShareDefault = 0.25;

@@ -106,6 +106,8 @@ Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& 
   Sizing sizing{.config = config};
   EngineConfig& settings = sizing.config;
   if (settings.context_max == 0) settings.context_max = model.context_max;
+  if (settings.attention.cut == 0) settings.attention.cut = backend.cut;
+  settings.attention.invariant = settings.attention.invariant && backend.invariant;
   if (settings.context_max > model.context_max) {
     return error(
         ErrorCode::kInvalidArgument,

@@ -54,6 +54,20 @@ TEST(Sizing, TakesASmallerPoolWhenItIsAskedFor) {
   EXPECT_THAT(size_engine(config, shape(), backend(), 0).status().message(), HasSubstr("less than one page"));
 }
 
+TEST(Sizing, CutsAndPromisesWhatTheBackEndDoes) {
+  EngineConfig config;
+  EXPECT_EQ(sizing_of(config).config.attention.cut, 256u);
+  EXPECT_TRUE(sizing_of(config).config.attention.invariant);
+  ops::BackendInfo free = backend();
+  free.invariant = false;
+  free.cut = 512;
+  EXPECT_EQ(size_engine(config, shape(), free, 1 << 20)->config.attention.cut, 512u);
+  EXPECT_FALSE(size_engine(config, shape(), free, 1 << 20)->config.attention.invariant);
+  config.attention = {.invariant = false, .cut = 64};
+  EXPECT_EQ(size_engine(config, shape(), free, 1 << 20)->config.attention.cut, 64u);
+  EXPECT_FALSE(sizing_of(config).config.attention.invariant);
+}
+
 TEST(Sizing, RefusesAPageSizeTheBackEndCannotTakeAndNamesOneItCan) {
   EngineConfig config;
   config.page_size = 24;

@@ -154,6 +154,7 @@ struct BackendInfo {
   std::vector<std::string> targets = {};  // that the device can run, the simplest first
   uint32_t costs_version = 0;             // of the kernels and of the cost names; 0: the back end measures no costs
   uint32_t cut = 256;                     // PlanSettings::cut that suits it
+  bool runs_models = true;                // has every operation of a step; else attention and append alone
 };
 
 // Measured costs of attention by name, in nanoseconds. The names are the back end's own; they are valid for the

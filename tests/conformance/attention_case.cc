@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <set>
 
 namespace headwater::testing {
 namespace {
@@ -14,11 +16,32 @@ float rounded(DType dtype, float value) {
   return value;
 }
 
+uint32_t pages_of(const std::vector<SequencePages>& forest) {
+  std::set<PageId> pages;
+  for (const SequencePages& sequence : forest) pages.insert(sequence.pages.begin(), sequence.pages.end());
+  return static_cast<uint32_t>(pages.size());
+}
+
 }  // namespace
 
-Sequences::Sequences(uint32_t page_size, uint32_t pages_max, Random& random) : page_size_(page_size), free_(pages_max) {
+Sequences::Sequences(uint32_t page_size, uint32_t pages_max, Random& random)
+    : page_size_(page_size), pages_(pages_max), free_(pages_max) {
   std::iota(free_.begin(), free_.end(), 0u);
   for (uint32_t i = pages_max; i > 1; --i) std::swap(free_[i - 1], free_[random.below(i)]);
+}
+
+Sequences::Sequences(uint32_t page_size, const std::vector<SequencePages>& forest, Random& random)
+    : Sequences(page_size, pages_of(forest), random) {
+  std::map<PageId, PageId> known;
+  for (const SequencePages& sequence : forest) {
+    std::vector<PageId> pages;
+    for (const PageId page : sequence.pages) {
+      const auto [entry, is_fresh] = known.try_emplace(page);
+      if (is_fresh) entry->second = new_pages(1)[0];
+      pages.push_back(entry->second);
+    }
+    add(pages, sequence.kv_len, sequence.q_len);
+  }
 }
 
 std::vector<PageId> Sequences::new_pages(uint32_t count) {
@@ -155,7 +178,8 @@ NaiveAttention::Output AttentionCase::expected(const Sequences& sequences) const
   return near(result.lse2, expected.lse2, tolerance, setting_.seed, setting_.name + ", lse2");
 }
 
-AttentionRig::AttentionRig(ops::Backend& backend, const AttentionCase& data) : backend_(backend), data_(data) {
+AttentionRig::AttentionRig(ops::Backend& backend, const AttentionCase& data)
+    : backend_(backend), data_(data), memory_(backend) {
   Result<std::unique_ptr<ops::KvPool>> pool = backend.create_kv_pool(data.setting().pool_shape());
   check(pool.is_ok(), pool.status().message().c_str());
   pool_ = std::move(pool).value();
@@ -187,13 +211,14 @@ ops::StepLimits AttentionRig::limits_for(const attention::PageTable& table, cons
 void AttentionRig::append(const std::vector<std::pair<PageId, uint32_t>>& slots, bool is_poison) {
   constexpr uint32_t kTokens = 256;
   const ops::KvShape& shape = pool_->shape();
-  const uint32_t k_columns = shape.kv_heads * shape.head_dim, v_columns = shape.kv_heads * shape.v_head_dim;
   const ops::StepLimits limits{1, kTokens, kTokens, shape.page_size, 1};
   check(backend_.reserve_scratch(limits, shape, data_.setting().q_heads(), 32).is_ok(), "reserve_scratch");
-  Result<ops::StepBlock> block = ops::StepBlock::create(limits);
-  std::vector<float> no_q(kTokens * data_.setting().q_heads() * shape.head_dim);
-  std::vector<float> k(kTokens * k_columns, std::numeric_limits<float>::quiet_NaN());
-  std::vector<float> v(kTokens * v_columns, std::numeric_limits<float>::quiet_NaN());
+  Result<ops::StepBlock> block = backend_.create_step_block(limits);
+  check(block.is_ok(), block.status().message().c_str());
+  HostMatrix k(kTokens, shape.kv_heads * shape.head_dim), v(kTokens, shape.kv_heads * shape.v_head_dim);
+  memory_.clear();
+  const ops::Matrix no_q = memory_.put(HostMatrix(kTokens, data_.setting().q_heads() * shape.head_dim));
+  const ops::Matrix k_at = memory_.put(k), v_at = memory_.put(v);
   for (size_t done = 0; done < slots.size(); done += kTokens) {
     const auto tokens = static_cast<uint32_t>(std::min<size_t>(kTokens, slots.size() - done));
     block->layout(1, tokens, 0, 0);
@@ -203,25 +228,29 @@ void AttentionRig::append(const std::vector<std::pair<PageId, uint32_t>>& slots,
       block->positions()[t] = 0;
       block->append_pages()[t] = page + data_.setting().page_base;
       block->append_slots()[t] = slot;
-      if (is_poison) continue;
-      for (uint32_t head = 0; head < shape.kv_heads; ++head) {
-        std::copy_n(data_.key(page, slot, head), shape.head_dim, &k[t * k_columns + head * shape.head_dim]);
-        std::copy_n(data_.value(page, slot, head), shape.v_head_dim, &v[t * v_columns + head * shape.v_head_dim]);
+      for (uint32_t head = 0; head < shape.kv_heads && !is_poison; ++head) {
+        std::copy_n(data_.key(page, slot, head), shape.head_dim, k.row(t) + head * shape.head_dim);
+        std::copy_n(data_.value(page, slot, head), shape.v_head_dim, v.row(t) + head * shape.v_head_dim);
       }
     }
-    Result<ops::DeviceBatch> batch = backend_.begin_step(*block);
-    const uint32_t q_columns = data_.setting().q_heads() * shape.head_dim;
+    if (!is_poison) {
+      memory_.set(k_at, k);
+      memory_.set(v_at, v);
+    }
+    const Result<ops::DeviceBatch> batch = backend_.begin_step(*block);
+    check(batch.is_ok(), batch.status().message().c_str());
     for (uint32_t layer = 0; layer < shape.layers; ++layer) {
       if (!is_poison && layer + 1 < shape.layers) continue;  // the other layers stay poisoned
-      backend_.rope_append({{no_q.data(), tokens, q_columns, q_columns},
-                            {k.data(), tokens, k_columns, k_columns},
-                            {v.data(), tokens, v_columns, v_columns},
+      backend_.rope_append({rows_of(no_q, 0, tokens),
+                            rows_of(k_at, 0, tokens),
+                            rows_of(v_at, 0, tokens),
                             &*batch,
                             {ops::RopeStyle::kHalves, 0, nullptr},
                             pool_.get(),
                             layer});
     }
-    check(backend_.finish().is_ok(), "finish");
+    const Status status = backend_.finish();
+    check(status.is_ok(), status.message().c_str());
   }
 }
 
@@ -231,39 +260,38 @@ AttentionResult AttentionRig::run(const Sequences& sequences, const attention::P
   const ops::KvShape& shape = pool_->shape();
   const ops::StepLimits limits = limits_for(table, &plan);
   check(backend_.reserve_scratch(limits, shape, setting.q_heads(), 32).is_ok(), "reserve_scratch");
-  Result<ops::StepBlock> block = ops::StepBlock::create(limits);
+  Result<ops::StepBlock> block = backend_.create_step_block(limits);
+  check(block.is_ok(), block.status().message().c_str());
   block->layout(table.sequences(), table.tokens(), 0, static_cast<uint32_t>(table.page_ids.size()));
   std::transform(table.page_ids.begin(), table.page_ids.end(), block->page_ids().begin(),
                  [&](PageId page) { return page + setting.page_base; });
   block->set_plan(plan);
-  Result<ops::DeviceBatch> batch = backend_.begin_step(*block);
-  check(batch.is_ok(), "begin_step");
 
-  const uint32_t q_columns = setting.q_heads() * shape.head_dim, columns = setting.q_heads() * shape.v_head_dim;
-  const uint64_t stride = q_columns + setting.q_padding;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> q(table.tokens() * stride, nan);
+  HostMatrix q(table.tokens(), setting.q_heads() * shape.head_dim, setting.q_padding);
   for (uint32_t r = 0; r < table.sequences(); ++r) {
     for (uint32_t t = table.q_indptr[r]; t < table.q_indptr[r + 1]; ++t) {
       const std::vector<float> row = data_.query(table, r, t - table.q_indptr[r]);
-      std::copy(row.begin(), row.end(), q.begin() + static_cast<ptrdiff_t>(t * stride));
+      std::copy(row.begin(), row.end(), q.row(t));
     }
   }
-  // What the buffers held before must not survive.
-  AttentionResult result{std::vector<float>(uint64_t{table.tokens()} * columns, nan),
-                         std::vector<float>(wants_lse2 ? uint64_t{table.tokens()} * setting.q_heads() : 0, nan)};
-  const ops::AttentionParams params{{q.data(), table.tokens(), q_columns, stride},
-                                    {result.out.data(), table.tokens(), columns, columns},
-                                    wants_lse2 ? result.lse2.data() : nullptr,
-                                    &*batch,
-                                    pool_.get(),
-                                    shape.layers - 1,
-                                    setting.q_heads(),
-                                    data_.variant()};
+  // What the buffers held before must not survive: they begin as NaN.
+  HostMatrix out(table.tokens(), setting.q_heads() * shape.v_head_dim), lse2(table.tokens(), setting.q_heads());
+  memory_.clear();
+  const ops::Matrix q_at = memory_.put(q), out_at = memory_.put(out), lse2_at = memory_.put(lse2);
+  ops::AttentionVariant variant = data_.variant();
+  if (variant.sinks != nullptr) variant.sinks = memory_.put(data_.sinks());
+  const Result<ops::DeviceBatch> batch = backend_.begin_step(*block);
+  check(batch.is_ok(), batch.status().message().c_str());
+  const ops::AttentionParams params{
+      q_at,   out_at, wants_lse2 ? lse2_at.data : nullptr, &*batch, pool_.get(), shape.layers - 1, setting.q_heads(),
+      variant};
   backend_.attend(params);
   backend_.merge(params);
-  check(backend_.finish().is_ok(), "finish");
-  return result;
+  const Status status = backend_.finish();
+  check(status.is_ok(), status.message().c_str());
+  memory_.get(out, out_at);
+  memory_.get(lse2, lse2_at);
+  return {out.values(), wants_lse2 ? lse2.values() : std::vector<float>()};
 }
 
 attention::Planner make_planner(const ops::Backend& backend, const AttentionSetting& setting,
@@ -281,8 +309,7 @@ attention::Planner make_planner(const ops::Backend& backend, const AttentionSett
   settings.window = setting.window;
   const ops::KvShape shape = setting.kv_shape();
   Result<attention::Planner> planner = attention::Planner::create(
-      limits, settings, backend.cost_model(shape, setting.q_heads()),
-      {backend.info().workers, setting.kv_heads, setting.group, 64, shape.bytes_token_layer()});
+      limits, settings, backend.cost_model(shape, setting.q_heads()), backend.device_shape(shape, setting.q_heads()));
   check(planner.is_ok(), planner.status().message().c_str());
   return std::move(planner).value();
 }

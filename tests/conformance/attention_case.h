@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "conformance/matrices.h"
 #include "conformance/targets.h"
 #include "ops/ops.h"
 #include "support/compare.h"
+#include "support/forest.h"
 #include "support/naive_attention.h"
 
 namespace headwater::testing {
@@ -21,6 +23,9 @@ class Sequences {
  public:
   Sequences(uint32_t page_size, uint32_t pages_max, Random& random);
 
+  // A forest of these, under page ids of their own.
+  Sequences(uint32_t page_size, const std::vector<SequencePages>& forest, Random& random);
+
   std::vector<PageId> new_pages(uint32_t count);
   // A sequence behind the given full pages, with pages of its own for the rest of its kv_len keys.
   void add(const std::vector<PageId>& prefix, uint32_t kv_len, uint32_t q_len = 1);
@@ -29,9 +34,11 @@ class Sequences {
   attention::PageTable table() const { return {page_size_, page_indptr_, page_ids_, kv_len_, q_indptr_, {}}; }
   Sequences reordered(const std::vector<uint32_t>& order) const;  // or a part of them
   uint32_t page_size() const { return page_size_; }
+  uint32_t pages() const { return pages_; }  // of the pool
 
  private:
   uint32_t page_size_;
+  uint32_t pages_;
   std::vector<PageId> free_;
   std::vector<uint32_t> page_indptr_{0};
   std::vector<PageId> page_ids_;
@@ -118,12 +125,12 @@ class AttentionRig {
 
   ops::Backend& backend_;
   const AttentionCase& data_;
+  BackendMemory memory_;
   std::unique_ptr<ops::KvPool> pool_;
 };
 
 // A planner as the engine would make it for this back end and setting.
 attention::Planner make_planner(const ops::Backend& backend, const AttentionSetting& setting,
-                                const Sequences& sequences, attention::Sharing sharing, uint32_t cut,
-                                bool invariant = true);
+                                const Sequences& sequences, attention::Sharing sharing, uint32_t cut, bool invariant);
 
 }  // namespace headwater::testing

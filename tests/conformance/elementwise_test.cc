@@ -1,6 +1,8 @@
 // embed, add_norm, silu_mul and gather_rows against the reference.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "conformance/matrices.h"
 #include "conformance/targets.h"
 #include "support/compare.h"
@@ -11,16 +13,22 @@ namespace {
 
 constexpr uint32_t kColumns[] = {1, 7, 16, 33, 576, 1537};
 
-class Elementwise : public TargetTest {
+class Elementwise : public ModelTargetTest {
  protected:
   void SetUp() override {
-    TargetTest::SetUp();
+    ModelTargetTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
     reference_ = create_reference();
     for (ops::Backend* backend : {backend_.get(), reference_.get()}) {
-      EXPECT_TRUE(backend->reserve_scratch({40, 40, 1, 16, 40}, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 64));
+      EXPECT_TRUE(backend->reserve_scratch(kLimits, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 64));
     }
+    got_.emplace(*backend_);
+    expected_.emplace(*reference_);
   }
+
+  static constexpr ops::StepLimits kLimits{40, 40, 1, 16, 40};
   std::unique_ptr<ops::Backend> reference_;
+  std::optional<BackendMemory> got_, expected_;
 };
 
 TEST_P(Elementwise, EmbedGivesTheRowsOfTheTable) {
@@ -32,12 +40,19 @@ TEST_P(Elementwise, EmbedGivesTheRowsOfTheTable) {
     const std::vector<std::byte> table = quantize(dtype, values);
     const std::vector<TokenId> ids{0, 49, 7, 7, 31, 1};
     HostMatrix got(6, columns, 4), expected(6, columns);
-    for (const auto& [backend, out] :
-         {std::pair{backend_.get(), got.view()}, std::pair{reference_.get(), expected.view()}}) {
-      const Result<std::unique_ptr<ops::Weight>> weight = backend->prepare({table.data(), dtype, rows, columns});
+    for (const auto& [memory, out] : {std::pair{&*got_, &got}, std::pair{&*expected_, &expected}}) {
+      ops::Backend& backend = memory->backend();
+      memory->clear();
+      const ops::Matrix out_at = memory->put(*out);
+      const Result<std::unique_ptr<ops::Weight>> weight = backend.prepare({table.data(), dtype, rows, columns});
       ASSERT_TRUE(weight) << weight.status().message();
-      backend->embed({ids, weight->get(), out});
-      EXPECT_TRUE(backend->finish());
+      Result<ops::StepBlock> block = backend.create_step_block(kLimits);
+      block->layout(1, 6, 0, 0);
+      std::copy(ids.begin(), ids.end(), block->token_ids().begin());
+      const Result<ops::DeviceBatch> batch = backend.begin_step(*block);
+      backend.embed({batch->token_ids, weight->get(), out_at});
+      EXPECT_TRUE(backend.finish());
+      memory->get(*out, out_at);
     }
     EXPECT_TRUE(near(got.values(), expected.values(), tolerance_for(DType::kF32, 1), 1, to_string(dtype)));
     EXPECT_TRUE(got.is_padding_untouched());
@@ -55,11 +70,17 @@ TEST_P(Elementwise, AddNormUpdatesTheResidualAndNormsIt) {
         HostMatrix residual_expected = residual;
         std::vector<float> weight(columns);
         for (float& value : weight) value = 1 + 0.2f * random.normal();
-        const ops::Matrix no_delta{};
-        backend_->add_norm({residual.view(), has_delta ? delta.view() : no_delta, weight.data(), 1e-5f, got.view()});
-        reference_->add_norm(
-            {residual_expected.view(), has_delta ? delta.view() : no_delta, weight.data(), 1e-5f, expected.view()});
-        EXPECT_TRUE(backend_->finish());
+        const auto run = [&](BackendMemory& memory, HostMatrix& residual_of, HostMatrix& out) {
+          memory.clear();
+          const ops::Matrix residual_at = memory.put(residual_of), out_at = memory.put(out);
+          const ops::Matrix delta_at = has_delta ? memory.put(delta) : ops::Matrix{};
+          memory.backend().add_norm({residual_at, delta_at, memory.put(weight), 1e-5f, out_at});
+          EXPECT_TRUE(memory.backend().finish());
+          memory.get(residual_of, residual_at);
+          memory.get(out, out_at);
+        };
+        run(*got_, residual, got);
+        run(*expected_, residual_expected, expected);
         const std::string what = fmt::format("[{}, {}]", rows, columns);
         EXPECT_TRUE(near(got.values(), expected.values(), tolerance_for(DType::kF32, columns), columns + rows, what));
         EXPECT_TRUE(same_bits(residual.values(), residual_expected.values(), columns + rows, what));
@@ -71,10 +92,12 @@ TEST_P(Elementwise, AddNormUpdatesTheResidualAndNormsIt) {
 
 TEST_P(Elementwise, AddNormOfZerosIsZero) {
   HostMatrix residual(2, 48), out(2, 48);
-  std::fill_n(residual.view().data, 2 * 48, 0.0f);
+  residual.fill(0);
   const std::vector<float> weight(48, 1.0f);
-  backend_->add_norm({residual.view(), {}, weight.data(), 1e-5f, out.view()});
+  const ops::Matrix out_at = got_->put(out);
+  backend_->add_norm({got_->put(residual), {}, got_->put(weight), 1e-5f, out_at});
   EXPECT_TRUE(backend_->finish());
+  got_->get(out, out_at);
   EXPECT_EQ(out.values(), std::vector<float>(2 * 48, 0.0f));
 }
 
@@ -85,12 +108,18 @@ TEST_P(Elementwise, SiluMulInPlaceAndFarFromZero) {
       HostMatrix gate(5, columns, 2), up(5, columns, 1), got(5, columns, 7), expected(5, columns);
       gate.fill(random, 4);
       up.fill(random);
-      gate.view().data[0] = 100;  // where exp overflows or vanishes in f32
-      if (columns > 1) gate.view().data[1] = -100;
-      reference_->silu_mul({gate.view(), up.view(), expected.view()});
-      backend_->silu_mul({gate.view(), up.view(), in_place ? gate.view() : got.view()});
-      EXPECT_TRUE(backend_->finish());
+      gate.row(0)[0] = 100;  // where exp overflows or vanishes in f32
+      if (columns > 1) gate.row(0)[1] = -100;
+      const auto run = [&](BackendMemory& memory, bool is_in_place, HostMatrix& to) {
+        memory.clear();
+        const ops::Matrix gate_at = memory.put(gate), out_at = is_in_place ? gate_at : memory.put(to);
+        memory.backend().silu_mul({gate_at, memory.put(up), out_at});
+        EXPECT_TRUE(memory.backend().finish());
+        memory.get(to, out_at);
+      };
+      run(*expected_, false, expected);
       HostMatrix& out = in_place ? gate : got;
+      run(*got_, in_place, out);
       EXPECT_TRUE(near(out.values(), expected.values(), tolerance_for(DType::kF32, 1), columns));
       EXPECT_TRUE(out.is_padding_untouched());
     }
@@ -102,10 +131,16 @@ TEST_P(Elementwise, GatherRowsTakesRowsInTheOrderAsked) {
   HostMatrix in(9, 131, 5), out(4, 131, 3);
   in.fill(random);
   const std::vector<uint32_t> rows{8, 0, 3, 3};
-  backend_->gather_rows({in.view(), rows, out.view()});
+  Result<ops::StepBlock> block = backend_->create_step_block(kLimits);
+  block->layout(1, 9, 4, 0);
+  std::copy(rows.begin(), rows.end(), block->logits_tokens().begin());
+  const ops::Matrix in_at = got_->put(in), out_at = got_->put(out);
+  const Result<ops::DeviceBatch> batch = backend_->begin_step(*block);
+  backend_->gather_rows({in_at, batch->logits_tokens, out_at});
   EXPECT_TRUE(backend_->finish());
+  got_->get(out, out_at);
   std::vector<float> expected;
-  for (const uint32_t row : rows) expected.insert(expected.end(), in.view().row(row), in.view().row(row) + 131);
+  for (const uint32_t row : rows) expected.insert(expected.end(), in.row(row), in.row(row) + 131);
   EXPECT_TRUE(same_bits(out.values(), expected, 4));
   EXPECT_TRUE(out.is_padding_untouched());
 }

@@ -19,7 +19,7 @@ std::vector<std::byte> random_weight(DType dtype, uint32_t rows, uint32_t column
   return quantize(dtype, values);
 }
 
-class Matmul : public TargetTest {
+class Matmul : public ModelTargetTest {
  protected:
   std::unique_ptr<ops::Weight> prepare(ops::Backend& backend, const ops::WeightView& view) {
     Result<std::unique_ptr<ops::Weight>> weight = backend.prepare(view);
@@ -34,6 +34,7 @@ class Matmul : public TargetTest {
 
 TEST_P(Matmul, EveryWeightTypeAndOddShape) {
   const std::unique_ptr<ops::Backend> reference = create_reference();
+  BackendMemory memory(*backend_), memory_of_reference(*reference);
   for (const DType dtype : kWeightTypes) {
     for (uint32_t i = 0; i < 24 / kSlowdown; ++i) {
       const uint64_t seed = 100 + i;
@@ -46,15 +47,18 @@ TEST_P(Matmul, EveryWeightTypeAndOddShape) {
       x.fill(random);
       std::vector<float> bias(n);
       for (float& value : bias) value = random.normal();
-      const auto run = [&](ops::Backend& backend, ops::Matrix to) {
-        reserve(backend, tokens);
-        const std::unique_ptr<ops::Weight> weight = prepare(backend, {data.data(), dtype, n, k});
-        const ops::Product product{weight.get(), to, i % 2 == 0 ? bias.data() : nullptr};
-        backend.matmul({x.view(), {&product, 1}});
-        EXPECT_TRUE(backend.finish());
+      const auto run = [&](BackendMemory& on, HostMatrix& to) {
+        reserve(on.backend(), tokens);
+        on.clear();
+        const std::unique_ptr<ops::Weight> weight = prepare(on.backend(), {data.data(), dtype, n, k});
+        const ops::Matrix x_at = on.put(x), to_at = on.put(to);
+        const ops::Product product{weight.get(), to_at, i % 2 == 0 ? on.put(bias) : nullptr};
+        on.backend().matmul({x_at, {&product, 1}});
+        EXPECT_TRUE(on.backend().finish());
+        on.get(to, to_at);
       };
-      run(*backend_, out.view());
-      run(*reference, expected.view());
+      run(memory, out);
+      run(memory_of_reference, expected);
       EXPECT_TRUE(near(out.values(), expected.values(), tolerance_for(dtype, k), seed,
                        fmt::format("{} [{}, {}] x {}", to_string(dtype), n, k, tokens)));
       EXPECT_TRUE(out.is_padding_untouched());
@@ -77,14 +81,16 @@ TEST_P(Matmul, SeveralWeightsReadTheSameX) {
   }
   const auto run = [&](ops::Backend& backend, std::vector<HostMatrix>& outs) {
     reserve(backend, tokens);
+    BackendMemory memory(backend);
     std::vector<std::unique_ptr<ops::Weight>> weights;
     std::vector<ops::Product> products;
     for (size_t i = 0; i < data.size(); ++i) {
       weights.push_back(prepare(backend, {data[i].data(), kWeightTypes[i], 40, k}));
-      products.push_back({weights.back().get(), outs[i].view()});
+      products.push_back({weights.back().get(), memory.put(outs[i])});
     }
-    backend.matmul({x.view(), products});
+    backend.matmul({memory.put(x), products});
     EXPECT_TRUE(backend.finish());
+    for (size_t i = 0; i < data.size(); ++i) memory.get(outs[i], products[i].out);
   };
   run(*backend_, got);
   run(*reference, expected);
@@ -96,6 +102,7 @@ TEST_P(Matmul, SeveralWeightsReadTheSameX) {
 
 // The promise behind answers that do not depend on batch mates: one summation order for every number of rows.
 TEST_P(Matmul, ARowHasTheSameBitsInEveryBatch) {
+  BackendMemory memory(*backend_);
   for (const DType dtype : kWeightTypes) {
     Random random(8);
     const uint32_t tokens = 33, n = 67, k = 320;
@@ -109,13 +116,18 @@ TEST_P(Matmul, ARowHasTheSameBitsInEveryBatch) {
       backend_->matmul({from, {&product, 1}});
       EXPECT_TRUE(backend_->finish());
     };
-    run(x.view(), whole.view());
+    memory.clear();
+    const ops::Matrix x_at = memory.put(x), whole_at = memory.put(whole), parts_at = memory.put(HostMatrix(tokens, n));
+    run(x_at, whole_at);
+    memory.get(whole, whole_at);
     for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 8u, 16u, 32u}) {
       HostMatrix parts(tokens, n);
+      memory.set(parts_at, parts);
       for (uint32_t begin = 0; begin < tokens; begin += rows) {
         const uint32_t count = std::min(rows, tokens - begin);
-        run(x.rows(begin, count), parts.rows(begin, count));
+        run(rows_of(x_at, begin, count), rows_of(parts_at, begin, count));
       }
+      memory.get(parts, parts_at);
       EXPECT_TRUE(same_bits(parts.values(), whole.values(), 8, fmt::format("{}, {} rows", to_string(dtype), rows)));
     }
   }

@@ -2,6 +2,7 @@
 // same bits whatever is shared, whoever else is in the batch, and however often it is repeated.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <numeric>
 
@@ -78,8 +79,8 @@ void shuffle(std::vector<uint32_t>& order, Random& random) {
 class SharedPlans : public TargetTest {
  protected:
   AttentionResult run(AttentionRig& rig, const AttentionSetting& setting, const Sequences& sequences, Sharing sharing,
-                      attention::Outcome* outcome = nullptr) {
-    attention::Planner planner = make_planner(*backend_, setting, sequences, sharing, 64);
+                      attention::Outcome* outcome = nullptr, uint32_t cut = 64) {
+    attention::Planner planner = make_planner(*backend_, setting, sequences, sharing, cut, backend_->info().invariant);
     Result<const attention::Plan*> plan = planner.plan(sequences.table());
     EXPECT_TRUE(plan) << plan.status().message();
     if (outcome != nullptr) *outcome = (*plan)->outcome;
@@ -94,7 +95,7 @@ class SharedPlans : public TargetTest {
           const uint32_t window = dtype == DType::kF16 ? 300 : 0;
           const AttentionSetting setting = setting_of(forest, dtype, page_size, window);
           const bool is_wanted = page_size == 16 || (kSlowdown == 1 && dtype == DType::kBF16);
-          if (is_wanted) body(setting, forest.make(page_size, random));
+          if (is_wanted && takes(setting.kv_shape())) body(setting, forest.make(page_size, random));
         }
       }
     }
@@ -105,7 +106,25 @@ class InvariantSharing : public SharedPlans {
  protected:
   void SetUp() override {
     SharedPlans::SetUp();
-    if (!backend_->info().invariant) GTEST_SKIP() << "this back end promises tolerances, not bits";
+    if (backend_ != nullptr && !backend_->info().invariant)
+      GTEST_SKIP() << "this back end promises tolerances, not bits";
+  }
+
+  // Every sequence of `batch`, sequences[order[r]], has the bits that it has in `whole`.
+  static void expect_same_rows(const AttentionResult& result, const Sequences& batch, const AttentionResult& whole,
+                               const Sequences& sequences, const std::vector<uint32_t>& order,
+                               const AttentionSetting& setting) {
+    const attention::PageTable got = batch.table(), want = sequences.table();
+    const size_t columns = whole.out.size() / want.tokens();
+    for (uint32_t r = 0; r < order.size(); ++r) {
+      const uint32_t q_len = want.q_indptr[order[r] + 1] - want.q_indptr[order[r]];
+      const auto rows = [&](const std::vector<float>& out, uint32_t token) {
+        const auto begin = out.begin() + static_cast<ptrdiff_t>(token * columns);
+        return std::vector<float>(begin, begin + static_cast<ptrdiff_t>(q_len * columns));
+      };
+      EXPECT_TRUE(same_bits(rows(result.out, got.q_indptr[r]), rows(whole.out, want.q_indptr[order[r]]), setting.seed,
+                            fmt::format("{}, sequence {} in a batch of {}", setting.name, order[r], order.size())));
+    }
   }
 };
 
@@ -127,6 +146,7 @@ TEST_P(SharedPlans, ConformWhateverIsShared) {
 TEST_P(SharedPlans, SharingTakesTheSharedPathAndReadsFewerBytes) {
   Random random(3);
   const AttentionSetting setting = setting_of(kForests[0], DType::kBF16, 16, 0);
+  if (!takes(setting.kv_shape())) return;
   const Sequences sequences = tenants(16, random);
   const AttentionCase data(setting, sequences);
   AttentionRig rig(*backend_, data);
@@ -173,32 +193,61 @@ TEST_P(InvariantSharing, GivesASequenceTheSameBitsInAnyBatchAndOrder) {
     if (setting.page_size != 16) return;
     const AttentionCase data(setting, sequences);
     AttentionRig rig(*backend_, data);
-    const attention::PageTable whole = sequences.table();
     const AttentionResult expected = run(rig, setting, sequences, Sharing::kAlways);
-    const size_t columns = expected.out.size() / whole.tokens();
     Random random(setting.seed);
     for (uint32_t i = 0; i < 8; ++i) {
       std::vector<uint32_t> order = all_of(sequences);
       shuffle(order, random);
       if (i > 1) order.resize(random.between(1, static_cast<uint32_t>(order.size())));
       const Sequences batch = sequences.reordered(order);
-      const AttentionResult result = run(rig, setting, batch, kSharings[i % 3]);
-      for (uint32_t r = 0; r < order.size(); ++r) {
-        const uint32_t q_len = whole.q_indptr[order[r] + 1] - whole.q_indptr[order[r]];
-        const auto rows = [&](const std::vector<float>& out, uint32_t token) {
-          const auto begin = out.begin() + static_cast<ptrdiff_t>(token * columns);
-          return std::vector<float>(begin, begin + static_cast<ptrdiff_t>(q_len * columns));
-        };
-        EXPECT_TRUE(same_bits(rows(result.out, batch.table().q_indptr[r]), rows(expected.out, whole.q_indptr[order[r]]),
-                              setting.seed, fmt::format("{}, sequence {}, batch {}", setting.name, order[r], i)));
-      }
+      expect_same_rows(run(rig, setting, batch, kSharings[i % 3]), batch, expected, sequences, order, setting);
     }
   });
+}
+
+TEST_P(InvariantSharing, GivesTheSameBitsInRandomForestsWhateverIsSharedAndInAnyOrder) {
+  const std::array dtypes{DType::kF32, DType::kF16, DType::kBF16};
+  const uint32_t forests = (is_reference() ? 20 : 200) / kSlowdown;
+  uint32_t taken = 0, shared = 0;
+  for (uint32_t i = 0; i < forests; ++i) {
+    Random random(7000 + i);
+    const uint32_t page_size = random.below(2) == 0 ? 16 : 32;
+    const Sequences sequences(
+        page_size, make_random_forest(random, {.sequences = random.between(2, 8), .page_size = page_size}), random);
+    const AttentionSetting setting{.name = fmt::format("forest {}", i),
+                                   .seed = 7000 + i,
+                                   .layers = 1,
+                                   .kv_heads = random.between(1, 2),
+                                   .group = random.between(1, 4),
+                                   .head_dim = random.below(2) == 0 ? 64u : 128u,
+                                   .page_size = page_size,
+                                   .pages = sequences.pages(),
+                                   .dtype = dtypes[i % 3],
+                                   .window = random.below(4) == 0 ? random.between(1, 200) : 0,
+                                   .has_sinks = random.below(4) == 0};
+    if (!takes(setting.kv_shape())) continue;
+    ++taken;
+    const AttentionCase data(setting, sequences);
+    AttentionRig rig(*backend_, data);
+    const uint32_t cut = page_size * random.between(1, 3);
+    const AttentionResult flat = run(rig, setting, sequences, Sharing::kOff, nullptr, cut);
+    std::vector<uint32_t> order = all_of(sequences);
+    for (const Sharing sharing : kSharings) {
+      shuffle(order, random);
+      const Sequences batch = sequences.reordered(order);
+      attention::Outcome outcome;
+      expect_same_rows(run(rig, setting, batch, sharing, &outcome, cut), batch, flat, sequences, order, setting);
+      if (sharing == Sharing::kAlways) shared += outcome.path != attention::Path::kFlat;
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GE(shared, taken / 2);
 }
 
 TEST_P(InvariantSharing, GivesTheSameBitsAHundredTimes) {
   Random random(5);
   const AttentionSetting setting = setting_of(kForests[0], DType::kBF16, 16, 0);
+  if (!takes(setting.kv_shape())) return;
   const Sequences sequences = tenants(16, random);
   const AttentionCase data(setting, sequences);
   AttentionRig rig(*backend_, data);

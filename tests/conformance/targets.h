@@ -1,4 +1,5 @@
-// The rows of the conformance suite: every back end of the registry, the cpu back end once for each of its targets.
+// The rows of the conformance suite: every back end of the registry; the cpu back end once for each of its targets, the
+// cuda back end with and without the promise of the same bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,11 +14,14 @@ namespace headwater::testing {
 
 struct Target {
   std::string backend;
-  std::string cpu_target;
+  std::string cpu_target = {};
+  bool invariant = false;
 
-  std::string name() const { return cpu_target.empty() ? backend : backend + "_" + cpu_target; }
+  std::string name() const {
+    return backend + (cpu_target.empty() ? "" : "_" + cpu_target) + (invariant ? "_invariant" : "");
+  }
   Result<std::unique_ptr<ops::Backend>> create(uint32_t threads = 2) const {
-    return backend::create_backend(backend, {threads, cpu_target});
+    return backend::create_backend(backend, {threads, cpu_target, invariant});
   }
 };
 
@@ -31,9 +35,10 @@ inline std::vector<Target> listed_targets() {
   for (const backend::BackendRow& row : backend::backends()) {
     if (row.name == "cpu") {
       for (const char* target : {"scalar", "avx2", "avx512", "avx512_bf16", "avx512_amx"})
-        targets.push_back({"cpu", target});
+        targets.push_back({.backend = "cpu", .cpu_target = target});
     } else {
-      targets.push_back({std::string(row.name), ""});
+      targets.push_back({.backend = std::string(row.name)});
+      if (row.name == "cuda") targets.push_back({.backend = "cuda", .invariant = true});
     }
   }
   return targets;
@@ -68,9 +73,41 @@ class TargetTest : public ::testing::TestWithParam<Target> {
     ASSERT_TRUE(created) << created.status().message();
     backend_ = std::move(created).value();
   }
+  void TearDown() override {
+    if (cases_ == 0 && !left_out_.empty()) GTEST_SKIP() << left_out_;
+  }
   bool is_reference() const { return GetParam().backend == "reference"; }
 
+  // Whether the back end has pages of this kind. The case is left out only where it says that it has not; its message is
+  // recorded, and a test all of whose cases are left out is skipped.
+  bool takes(ops::KvShape shape) {
+    shape.pages = 1;
+    const Result<std::unique_ptr<ops::KvPool>> pool = backend_->create_kv_pool(shape);
+    if (pool || pool.status().code() != ErrorCode::kUnsupported) {
+      ++cases_;
+      EXPECT_TRUE(pool) << pool.status().message();
+      return pool.is_ok();
+    }
+    left_out_ = pool.status().message();
+    RecordProperty("left_out", left_out_);
+    return false;
+  }
+
   std::unique_ptr<ops::Backend> backend_;
+
+ private:
+  uint32_t cases_ = 0;
+  std::string left_out_;  // why, the last time
+};
+
+// For operations of a step beside attention.
+class ModelTargetTest : public TargetTest {
+ protected:
+  void SetUp() override {
+    TargetTest::SetUp();
+    if (backend_ == nullptr || backend_->info().runs_models) return;
+    GTEST_SKIP() << "the " << backend_->info().name << " back end has attention and append alone";
+  }
 };
 
 inline std::unique_ptr<ops::Backend> create_reference() {

@@ -30,11 +30,10 @@ class ModelDriver {
     const ops::StepLimits limits{1, settings.chunk, pages, kPageSize, settings.chunk};
     const ops::KvShape kv = shape.kv_shape(kPageSize, pages, settings.kv_dtype);
     HEADWATER_ASSIGN_OR_RETURN(
-        auto planner,
-        attention::Planner::create(
-            limits.plan_limits(), {}, backend.cost_model(kv, shape.q_heads),
-            {.workers = backend.info().workers, .kv_heads = shape.kv_heads, .group = shape.q_heads / shape.kv_heads}));
-    HEADWATER_ASSIGN_OR_RETURN(auto block, ops::StepBlock::create(limits));
+        auto planner, attention::Planner::create(
+                          limits.plan_limits(), {.invariant = backend.info().invariant, .cut = backend.info().cut},
+                          backend.cost_model(kv, shape.q_heads), backend.device_shape(kv, shape.q_heads)));
+    HEADWATER_ASSIGN_OR_RETURN(auto block, backend.create_step_block(limits));
     HEADWATER_ASSIGN_OR_RETURN(auto decoder, model.create_decoder());
     HEADWATER_RETURN_IF_ERROR(decoder->prepare(limits, kv));
     HEADWATER_ASSIGN_OR_RETURN(auto pool, backend.create_kv_pool(kv));
