@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 namespace headwater::attention {
 namespace {
 
 constexpr double kGoodEnough = 1.05;  // of the mean load: no search for a better cut
 constexpr double kWorthCutting = 0.98;
+constexpr double kPieces[] = {1, 0.5, 0.25};  // of the mean load: what a piece may cost
+// Where workers are many, whether the last round of pieces is full decides: more sizes are tried.
+constexpr double kPiecesOfMany[] = {1, 1.06, 1.15, 1.3, 1.5, 1.75, 2.1, 0.75, 0.5, 0.35, 0.25};
+constexpr uint32_t kManyWorkers = 32;
 
 uint32_t units_of(const Rules& rules, const Block& block) {
   return ceil_div(block.key_end - block.key_begin, rules.quantum);
@@ -62,6 +67,7 @@ bool Cutter::draft(const PrefixForest& forest, const Decider& choice, std::vecto
       draft.sequence = forest.order()[node.member_begin];
       draft.folds = folds;
       draft.leaf = node.is_leaf();
+      draft.parts = rules_.rates(draft.block.token_count).parts;
       draft.keys_cost = block_keys_cost(rules_, node, draft.block, index);
       draft.states = block_states(rules_, node, draft.block, folds);
       const Rates& rates = rules_.rates(draft.block.token_count);
@@ -87,20 +93,22 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
   Load uncut;
   Balance best{.items = drafts.size()};
   for (const Draft& draft : drafts) {
-    uncut.total += draft.cost;
+    uncut.total += draft.cost * draft.parts;
     best.partials += uint64_t{draft.block.token_count} * draft.states;
   }
   uncut.longest = drafts[index_of(sorted_[0])].cost;
-  best.makespan_ns = makespan(drafts, uncut);
-  const double mean = uncut.total * rules_.device.kv_heads / rules_.device.workers;
-  if (best.makespan_ns <= mean * kGoodEnough) return best;
+  const double merge_ns = best.partials > 0 ? rules_.merge : 0;
+  best.makespan_ns = makespan(drafts, uncut) + merge_ns;
+  const double mean = uncut.total * rules_.device.kv_heads / (rules_.device.workers * rules_.parts());
+  if (best.makespan_ns <= mean * kGoodEnough + merge_ns) return best;
   const Balance whole = best;
-  for (double piece_ns : {mean, mean / 2, mean / 4}) {
+  const bool are_many = rules_.device.workers >= kManyWorkers;
+  for (const double part : are_many ? std::span<const double>(kPiecesOfMany) : std::span<const double>(kPieces)) {
     Balance candidate = whole;
-    candidate.piece_ns = piece_ns;
+    candidate.piece_ns = mean * part;
     Load load = uncut;
     cut(drafts, load, candidate);
-    candidate.makespan_ns = makespan(drafts, load);
+    candidate.makespan_ns = makespan(drafts, load) + rules_.merge;
     if (fits(candidate) && candidate.makespan_ns < best.makespan_ns * kWorthCutting) best = candidate;
   }
   return best;
@@ -121,9 +129,9 @@ void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) co
       states += piece.states;
       load.longest = std::max(load.longest, piece.cost);
     }
-    load.total += cost - draft.cost;
-    load.cut_total += cost;
-    load.cut_pieces += pieces;
+    load.total += (cost - draft.cost) * draft.parts;
+    load.cut_total += cost * draft.parts;
+    load.cut_pieces += uint64_t{pieces} * draft.parts;
     balance.items += pieces - 1;
     balance.partials += (states - draft.states) * draft.block.token_count;
   }
@@ -135,7 +143,7 @@ void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) co
 double Cutter::makespan(std::span<const Draft> drafts, const Load& load) const {
   constexpr uint64_t kRounds = 8;  // beyond so many jobs a worker the mean load is close
   const uint64_t heads = rules_.device.kv_heads;
-  const uint64_t workers = rules_.device.workers;
+  const uint64_t workers = uint64_t{rules_.device.workers} * rules_.parts();
   const auto job = [&](uint64_t j) {
     const uint64_t item = j / heads;
     if (item < load.cut_pieces) return load.cut_total / static_cast<double>(load.cut_pieces);

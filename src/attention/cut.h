@@ -23,6 +23,7 @@ struct Draft {
   uint32_t sequence;  // whose page list the item walks
   bool folds;         // first item of its tokens
   bool leaf;          // ends at its last token; grows with the sequence
+  uint32_t parts;     // of a worker
   // Uncut.
   uint32_t states;  // partials a token
   double keys_cost;
@@ -57,11 +58,11 @@ class Cutter {
 
  private:
   struct Load {  // the jobs as the estimate sees them: pieces of cut drafts, then uncut drafts, longest first
-    double total = 0;
+    double total = 0;  // times parts
     double longest = 0;
     double cut_total = 0;
-    uint64_t cut_pieces = 0;
-    size_t uncut_begin = 0;  // into sorted_
+    uint64_t cut_pieces = 0;  // times parts
+    size_t uncut_begin = 0;   // into sorted_
   };
   void sort(std::span<const Draft> drafts);
   void cut(std::span<const Draft> drafts, Load& load, Balance& balance) const;

@@ -33,6 +33,7 @@ void Emitter::emit(const PageTable& table, const PrefixForest& forest, std::span
   plan.merge_indptr = {merge_indptr_.data(), size_t{tokens_} + 1};
   plan.merge_slots = {merge_slots_.data(), partials_};
   plan.token_empty = {token_empty_.data(), tokens_};
+  plan.items_large = items_large_;
   plan.partials = partials_;
 }
 
@@ -56,6 +57,7 @@ void Emitter::lay_out_tokens(const PageTable& table, const PrefixForest& forest)
 
 void Emitter::lay_out_items(const PageTable& table, std::span<const Draft> drafts, double piece_ns) {
   items_ = 0;
+  items_large_ = 0;
   partials_ = 0;
   for (const Draft& draft : drafts) {
     const uint32_t pieces = pieces_of(rules_, draft, piece_ns);
@@ -73,6 +75,10 @@ void Emitter::lay_out_items(const PageTable& table, std::span<const Draft> draft
                               .flags = flags};
       depth_first_origin_[items_] = {draft.sequence, page, piece.states, draft.leaf && p + 1 == pieces};
       sorted_[items_] = longest_first_key(piece.cost, items_);
+      if (rules_.is_large(draft.block.token_count)) {  // before all others
+        sorted_[items_] &= ~(uint64_t{1} << 63);
+        ++items_large_;
+      }
       partials_ += piece.states * draft.block.token_count;
     }
   }

@@ -88,6 +88,7 @@ struct CostModel {
   double row = 20;
   double gain_min = 0;  // share of the flat makespan that sharing must save to be taken: the error of the figures above
   double partial = 60;  // one row's state written and merged
+  double merge = 0;     // once, when anything is merged
 };
 
 // What a key costs an item of `rows` rows: reading it takes `read`, beside its arithmetic.
@@ -102,6 +103,9 @@ struct DeviceShape {
   uint32_t kv_heads = 1;          // items run once per KV head
   uint32_t group = 1;             // query heads per KV head (G)
   uint32_t tokens_item_max = 64;  // an item never has more query tokens; bounds a worker's scratch
+  // 0, or: a worker does two items of up to so many query tokens at a time, each with half of its rates, or one larger
+  // item. Larger ones come first in the plan.
+  uint32_t tokens_half = 0;
   uint64_t kv_bytes_token = 0;    // of all KV heads of one layer, for the byte counts in Outcome
 };
 
@@ -167,6 +171,7 @@ struct Plan {
   std::span<const uint32_t> merge_indptr;    // [T + 1] by plan position; empty range: kDirect, or no key at all
   std::span<const uint32_t> merge_slots;     // partial slots of a token in key order
   std::span<const uint8_t> token_empty;      // [T] 1: no visible key; output 0 (and lse2 = its sink, or -inf)
+  uint32_t items_large = 0;                  // leading items of more than DeviceShape::tokens_half query tokens
   uint32_t partials = 0;                     // slots in use
   uint32_t cut = 0;
   uint32_t window = 0;

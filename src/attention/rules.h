@@ -22,6 +22,7 @@ struct Rates {
   double key_repeat;  // a key that one did
   double key_far;     // such a key in an item of far_keys or more
   double state;       // one partial for each row
+  uint32_t parts;     // of a worker that it takes: all of Rules::parts(), or one
 };
 
 struct Rules {
@@ -33,6 +34,7 @@ struct Rules {
   uint32_t quantum = 0;
   double gain_min = 0;
   double step = 0;
+  double merge = 0;
   uint32_t near_keys = 0;
   uint32_t far_keys = 0;
 
@@ -46,19 +48,23 @@ struct Rules {
     rules.device.tokens_item_max = std::min(device.tokens_item_max, limits.tokens_max);
     rules.gain_min = cost.gain_min;
     rules.step = cost.step;
+    rules.merge = cost.merge;
     rules.near_keys = cost.near_keys;
     rules.far_keys = cost.far_keys;
     rules.quantum = settings.invariant ? rules.settings.cut : limits.page_size;
     for (uint32_t tokens = 0; tokens <= rules.device.tokens_item_max; ++tokens) {
       const uint32_t rows = tokens * device.group;
-      const auto key = [&](double read) { return key_cost(cost, rows, read); };
+      const uint32_t parts = rules.is_large(tokens) ? rules.parts() : 1;
+      const auto key = [&](double read) { return key_cost(cost, rows, read) * rules.parts() / parts; };
       rules.rates_by_tokens.push_back({cost.item + rows * cost.row, key(cost.key_first), key(cost.key_repeat),
-                                       key(cost.key_far), rows * cost.partial});
+                                       key(cost.key_far), rows * cost.partial, parts});
     }
     return rules;
   }
 
   uint32_t page_size() const { return limits.page_size; }
+  uint32_t parts() const { return device.tokens_half > 0 ? 2 : 1; }  // of a worker, that work side by side
+  bool is_large(uint32_t tokens) const { return device.tokens_half > 0 && tokens > device.tokens_half; }
   uint32_t quantum_pages() const { return quantum / limits.page_size; }
   uint32_t round_down(uint32_t key) const { return key - key % quantum; }
   uint32_t round_up(uint32_t key) const { return ceil_div(key, quantum) * quantum; }

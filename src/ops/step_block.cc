@@ -69,7 +69,7 @@ void StepBlock::layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uin
   check(sequences <= limits_.sequences_max && tokens <= limits_.tokens_max && logits <= limits_.logits_max &&
             page_ids <= uint64_t{limits_.sequences_max} * limits_.pages_per_sequence_max,
         "the step is larger than its limits");
-  header() = {.tokens = tokens, .sequences = sequences, .logits = logits, .items = 0, .partials = 0};
+  header() = {.tokens = tokens, .sequences = sequences, .logits = logits, .items = 0, .items_large = 0, .partials = 0};
   token_ids_ = at<TokenId>(offsets_.token_ids, tokens);
   positions_ = at<uint32_t>(offsets_.positions, tokens);
   append_pages_ = at<PageId>(offsets_.append_pages, tokens);
@@ -97,6 +97,7 @@ void StepBlock::set_plan(const attention::Plan& plan) {
   plan_.merge_slots = copy(plan.merge_slots, offsets_.merge_slots, limits.partials_max());
   plan_.token_empty = copy(plan.token_empty, offsets_.token_empty, limits_.tokens_max);
   header().items = static_cast<uint32_t>(plan.items.size());
+  header().items_large = plan.items_large;
   header().partials = plan.partials;
 }
 

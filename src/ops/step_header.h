@@ -10,7 +10,8 @@ struct StepHeader {
   uint32_t tokens;
   uint32_t sequences;
   uint32_t logits;
-  uint32_t items;     // of the plan
+  uint32_t items;        // of the plan
+  uint32_t items_large;  // Plan::items_large
   uint32_t partials;  // slots in use
 };
 

@@ -37,9 +37,7 @@ class CudaBackend final : public ops::Backend {
     return attention_costs(shape, q_heads);
   }
   attention::DeviceShape device_shape(const ops::KvShape& shape, uint32_t q_heads) const override {
-    const uint32_t group = q_heads / shape.kv_heads;
-    return {info_.workers, shape.kv_heads, group, attention_.tokens_item_max(shape.dtype, shape.head_dim, group),
-            shape.bytes_token_layer()};
+    return attention_.device_shape(shape, q_heads);
   }
 
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {

@@ -71,7 +71,7 @@ AttendCall Attention::call_of(const Step& step) const {
   call.q_heads = step.q_heads;
   call.kv_heads = pages.kv_heads;
   call.group = step.q_heads / pages.kv_heads;
-  call.slab_tokens = slab_tokens(call.group);
+  call.tokens_slab = slab_tokens(call.group);
   call.head_dim = pages.head_dim;
   call.page_size = pages.page_size;
   call.chunk = pages.chunk;
@@ -102,9 +102,14 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
                  "launch of attend");
 }
 
-uint32_t Attention::tokens_item_max(DType dtype, uint32_t head_dim, uint32_t group) const {
-  const bool is_hopper = traits_.is_hopper && hopper_variant(element_of(dtype), head_dim, group) != nullptr;
-  return is_hopper ? kSlabs * slab_tokens(group) : 64;
+attention::DeviceShape Attention::device_shape(const ops::KvShape& shape, uint32_t q_heads) const {
+  const uint32_t group = q_heads / shape.kv_heads;
+  attention::DeviceShape device{traits_.multiprocessors, shape.kv_heads, group, 64, shape.bytes_token_layer()};
+  if (traits_.is_hopper && hopper_variant(element_of(shape.dtype), shape.head_dim, group) != nullptr) {
+    device.tokens_half = slab_tokens(group);
+    device.tokens_item_max = kStreams * device.tokens_half;
+  }
+  return device;
 }
 
 uint64_t Attention::take_kv_bytes_read() {

@@ -31,8 +31,8 @@ class Attention {
   // Enqueues one launch: attend and merge.
   Status attend(const Step& step, cudaStream_t stream);
 
-  // Query tokens of an item.
-  uint32_t tokens_item_max(DType dtype, uint32_t head_dim, uint32_t group) const;
+  // What the planner has to know of the kernel that will run.
+  attention::DeviceShape device_shape(const ops::KvShape& shape, uint32_t q_heads) const;
   uint64_t take_kv_bytes_read();  // waits; 0 in release builds
 
  private:

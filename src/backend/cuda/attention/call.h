@@ -56,7 +56,7 @@ struct AttendCall {
   uint32_t q_heads;
   uint32_t kv_heads;
   uint32_t group;
-  uint32_t slab_tokens;  // Hopper: query tokens whose rows fit a slab
+  uint32_t tokens_slab;  // Hopper: query tokens whose rows fit a slab
   uint32_t head_dim;
   uint32_t page_size;
   uint32_t chunk;  // keys a copy; divides the page size

@@ -4,8 +4,8 @@
 // arrangement of wgmma.cuh). The product of the next tile's scores runs while this tile's values are multiplied, and the
 // softmax of one warpgroup beside the products of the other.
 //
-// Adaptive mode: one state an item. Invariant mode: the state of every cut is computed from scratch, tiles end at cuts, and
-// no two warpgroups share a row: a row's bits depend on its own keys alone.
+// Adaptive mode: one state a job. Invariant mode: the state of every cut is computed from scratch and tiles end at cuts. No
+// row is ever divided between warpgroups, so in both modes a row's bits depend on its own keys and where they are cut.
 #pragma once
 
 #include "backend/cuda/attention/hopper_shared.cuh"
@@ -45,7 +45,12 @@ struct ThreadRows {
   uint32_t begin_max, end_min;  // of the warp's rows: a tile inside needs no mask
 };
 
-template <typename Element, AttendPolicy kPolicy, bool kInvariant>
+// A stretch of keys with one state: all of an item's, or a cut.
+struct Stretch {
+  uint32_t begin, end;
+};
+
+template <typename Element, AttendPolicy kPolicy>
 class Attender {
  public:
   using Shared = HopperShared<kPolicy>;
@@ -53,10 +58,11 @@ class Attender {
   static constexpr uint32_t kTileKeys = kPolicy.tile_keys;
   static constexpr uint32_t kScores = kTileKeys / 2;
 
-  __device__ Attender(const AttendCall& call, Shared& shared, uint32_t thread)
-      : call_(call), shared_(shared), thread_(thread), lane_(thread % kWarp), warp_(thread / kWarp) {}
+  __device__ Attender(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
+      : call_(call), shared_(shared), stream_(stream), thread_(thread), lane_(thread % kWarp), warp_(thread / kWarp) {}
 
-  __device__ ThreadRows rows_of(uint32_t place, uint32_t rows, uint32_t key_end) const {
+  // first: half of the slab where the rows begin.
+  __device__ ThreadRows rows_of(uint32_t first, uint32_t rows, uint32_t key_end) const {
     ThreadRows r{};
     r.rows_warp = rows > warp_ * 16 ? min(rows - warp_ * 16, 16u) : 0;
     r.end_min = ~0u;
@@ -64,7 +70,7 @@ class Attender {
     for (uint32_t h = 0; h < 2; ++h) {
       const uint32_t row = warp_ * 16 + h * 8 + lane_ / 4;
       if (row >= rows) continue;
-      const Visible visible = visible_keys(call_, shared_.positions[place][row / call_.group]);
+      const Visible visible = visible_keys(call_, shared_.stream[stream_].positions[first][row / call_.group]);
       r.begin[h] = visible.begin;
       r.end[h] = min(visible.end, key_end);
       r.begin_max = max(r.begin_max, r.begin[h]);
@@ -75,66 +81,75 @@ class Attender {
     return r;
   }
 
-  // Attends the keys [begin, end), tiles first, first + step, ... of them; `use` is the ring's first use of the stretch, a
-  // tile of keys and one of values a tile. `weight`: arrivals that give a slot back, one for each warpgroup that reads it.
-  struct Stretch {
-    uint32_t begin, end;
-    uint32_t first, step;
-    uint32_t use;
-    uint32_t weight;
-  };
-  __device__ __forceinline__ void attend(const Stretch& s, uint32_t place, const ThreadRows& rows, State& state) {
+  // Adds the stretch to a cleared state. Tiles come from this stream's ring; those of a shared job from both in turn.
+  __device__ __forceinline__ void attend(const Stretch& s, bool is_shared, uint32_t first, const ThreadRows& rows,
+                                         State& state) {
     const uint32_t tiles = (s.end - s.begin + kTileKeys - 1) / kTileKeys;
     float scores[kScores];    // written by products alone: what touches them otherwise would hold the products up
     float softened[kScores];  // the same, capped and masked; then weights
     uint32_t weights[kScores / 2];
-    uint32_t tile = s.first;
-    multiply_keys(s, tile, place, scores);
-    wait_products<0>();
-    give_back(s, 2 * tile);
     float rescale[2];
-    raise_maximum(s, tile, rows, scores, softened, state, rescale);
+    Place before = place_of_next(is_shared);
+    multiply_keys(before, first, scores);
+    wait_products<0>();
+    give_back(before.ring, before.keys, is_shared);
+    raise_maximum(s, rows, scores, softened, state, rescale);
     exponentiate(rows, softened, state);
     pack_weights(softened, weights);
-    for (uint32_t next = tile + s.step; next < tiles; next += s.step) {
-      multiply_keys(s, next, place, scores);
-      multiply_values(s, tile, weights, state);
+    for (uint32_t tile = 1; tile < tiles; ++tile) {
+      const Place now = place_of_next(is_shared);
+      multiply_keys(now, first, scores);
+      multiply_values(before, weights, state);
       wait_products<1>();
-      give_back(s, 2 * next);
-      raise_maximum(s, next, rows, scores, softened, state, rescale);
+      give_back(now.ring, now.keys, is_shared);
+      raise_maximum({s.begin + tile * kTileKeys, s.end}, rows, scores, softened, state, rescale);
       exponentiate(rows, softened, state);
       wait_products<0>();
-      give_back(s, 2 * tile + 1);
+      give_back(before.ring, before.values, is_shared);
 #pragma unroll
       for (uint32_t i = 0; i < State::kValues; ++i) state.o[i] *= rescale[i / 2 % 2];
       pack_weights(softened, weights);
-      tile = next;
+      before = now;
     }
-    clear_beyond(s, tile);
-    multiply_values(s, tile, weights, state);
+    clear_beyond(before, s.end - s.begin - (tiles - 1) * kTileKeys);
+    multiply_values(before, weights, state);
     wait_products<0>();
-    give_back(s, 2 * tile + 1);
+    give_back(before.ring, before.values, is_shared);
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) state.l[h] = quad_sum(state.l[h]);
   }
 
+  __device__ void begin_job() { tile_ = 0; }
+
  private:
-  __device__ Use<kPolicy.slots> use_of(const Stretch& s, uint32_t half) const {
-    return Use<kPolicy.slots>(s.use + half);
+  struct Place {
+    uint32_t ring;
+    uint32_t keys, values;  // uses of it
+  };
+  __device__ Place place_of_next(bool is_shared) {
+    const uint32_t ring = is_shared ? tile_++ % kStreams : stream_;
+    const uint32_t use = ring == 0 ? uses_[0] : uses_[1];
+    (ring == 0 ? uses_[0] : uses_[1]) += 2;
+    return {ring, use, use + 1};
   }
-  __device__ void give_back(const Stretch& s, uint32_t half) {
-    if (thread_ == 0) ptx::arrive(&shared_.ring.empty[use_of(s, half).place], s.weight);
+  __device__ unsigned char* wait_slot(uint32_t ring, uint32_t n) {
+    const Use<kPolicy.slots> use(n);
+    shared_.stream[ring].ring.wait_full(use);
+    return shared_.slots[ring][use.place];
+  }
+  // By one arrival of each warpgroup that reads the slot.
+  __device__ void give_back(uint32_t ring, uint32_t n, bool is_shared) {
+    if (thread_ == 0) ptx::arrive(&shared_.stream[ring].ring.empty[Use<kPolicy.slots>(n).place], is_shared ? 1 : kStreams);
   }
 
-  __device__ __forceinline__ void multiply_keys(const Stretch& s, uint32_t tile, uint32_t place,
-                                                float (&scores)[kScores]) {
-    const Use<kPolicy.slots> use = use_of(s, 2 * tile);
-    shared_.ring.wait_full(use);
+  __device__ __forceinline__ void multiply_keys(const Place& at, uint32_t first, float (&scores)[kScores]) {
+    const unsigned char* slot = wait_slot(at.ring, at.keys);
+    const unsigned char* slab = shared_.slabs[stream_] + first * kHalfSlabRows * 128;
     begin_products();
 #pragma unroll
     for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
-      const uint64_t a = descriptor::by_rows(shared_.slabs[place] + panel * kSlabRows * 128);
-      const uint64_t b = descriptor::by_rows(shared_.slots[use.place] + panel * kTileKeys * 128);
+      const uint64_t a = descriptor::by_rows(slab + panel * kSlabRows * 128);
+      const uint64_t b = descriptor::by_rows(slot + panel * kTileKeys * 128);
 #pragma unroll
       for (uint32_t k = 0; k < 4; ++k) {
         Product<Element, kTileKeys>::scores(scores, a + 2 * k, b + 2 * k, panel + k != 0);
@@ -143,12 +158,10 @@ class Attender {
     commit_products();
   }
 
-  __device__ __forceinline__ void multiply_values(const Stretch& s, uint32_t tile,
-                                                  const uint32_t (&weights)[kScores / 2], State& state) {
-    const Use<kPolicy.slots> use = use_of(s, 2 * tile + 1);
-    shared_.ring.wait_full(use);
+  __device__ __forceinline__ void multiply_values(const Place& at, const uint32_t (&weights)[kScores / 2], State& state) {
+    const unsigned char* slot = wait_slot(at.ring, at.values);
     begin_products();
-    const uint64_t b = descriptor::by_columns(shared_.slots[use.place], kTileKeys * 128);
+    const uint64_t b = descriptor::by_columns(slot, kTileKeys * 128);
 #pragma unroll
     for (uint32_t k = 0; k < kTileKeys / 16; ++k) {
       Product<Element, kPolicy.head_dim>::values(state.o, weights + 4 * k, b + 128 * k);
@@ -157,26 +170,22 @@ class Attender {
   }
 
   // Values behind the last key may be anything, NaN too: their weight is 0, but 0 * NaN is not.
-  __device__ void clear_beyond(const Stretch& s, uint32_t tile) {
-    const uint32_t keys = min(s.end - s.begin - tile * kTileKeys, kTileKeys);
+  __device__ void clear_beyond(const Place& at, uint32_t keys) {
     if (keys == kTileKeys) return;
-    const Use<kPolicy.slots> use = use_of(s, 2 * tile + 1);
-    shared_.ring.wait_full(use);
+    unsigned char* slot = wait_slot(at.ring, at.values);
     constexpr uint32_t kPieces = kPolicy.panels * 8;  // of 16 bytes, of a key
     for (uint32_t i = thread_; i < (kTileKeys - keys) * kPieces; i += kWarpgroup) {
       const uint32_t key = keys + i / kPieces, piece = i % kPieces;
-      unsigned char* at = shared_.slots[use.place] + (piece / 8 * kTileKeys + key) * 128 + piece % 8 * 16;
-      *reinterpret_cast<uint4*>(at) = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(slot + (piece / 8 * kTileKeys + key) * 128 + piece % 8 * 16) = make_uint4(0, 0, 0, 0);
     }
     ptx::fence_async_shared();
-    ptx::sync_named(kBarrierWarpgroup + threadIdx.x / kWarpgroup, kWarpgroup);
+    ptx::sync_named(1 + stream_, kWarpgroup);
   }
 
-  __device__ __forceinline__ void raise_maximum(const Stretch& s, uint32_t tile, const ThreadRows& rows,
-                                                const float (&scores)[kScores], float (&softened)[kScores],
-                                                State& state, float (&rescale)[2]) {
-    const uint32_t begin = s.begin + tile * kTileKeys;
-    const bool is_masked = begin < rows.begin_max || begin + kTileKeys > rows.end_min;
+  // keys: from the tile's first to the stretch's last.
+  __device__ __forceinline__ void raise_maximum(const Stretch& keys, const ThreadRows& rows, const float (&scores)[kScores],
+                                                float (&softened)[kScores], State& state, float (&rescale)[2]) {
+    const bool is_masked = keys.begin < rows.begin_max || keys.begin + kTileKeys > min(rows.end_min, keys.end);
 #pragma unroll
     for (uint32_t i = 0; i < kScores; ++i) softened[i] = scores[i];
 #pragma unroll
@@ -191,12 +200,12 @@ class Attender {
         }
       }
       if (is_masked) {
-        const uint32_t first = begin + 2 * (lane_ % 4);
+        const uint32_t first = keys.begin + 2 * (lane_ % 4), end = min(rows.end[h], keys.end);
 #pragma unroll
         for (uint32_t i = 0; i < kScores; i += 4) {
           const uint32_t key = first + 2 * i;
-          if (key < rows.begin[h] || key >= rows.end[h]) softened[i + 2 * h] = -INFINITY;
-          if (key + 1 < rows.begin[h] || key + 1 >= rows.end[h]) softened[i + 2 * h + 1] = -INFINITY;
+          if (key < rows.begin[h] || key >= end) softened[i + 2 * h] = -INFINITY;
+          if (key + 1 < rows.begin[h] || key + 1 >= end) softened[i + 2 * h + 1] = -INFINITY;
         }
       }
       float largest = fmaxf(softened[2 * h], softened[2 * h + 1]);
@@ -217,35 +226,35 @@ class Attender {
     for (uint32_t h = 0; h < 2; ++h) {
       if (rows.rows_warp > 8 * h) {
         const float m = state.m[h] == -INFINITY ? 0 : state.m[h];
-        float sum = 0;
+        float sums[2] = {0, 0};
 #pragma unroll
-        for (uint32_t i = 0; i < kScores; i += 2) {
-          if (i / 2 % 2 != h) continue;
+        for (uint32_t i = 2 * h; i < kScores; i += 4) {
           softened[i] = ptx::exp2(__fmaf_rn(softened[i], scale(), -m));
           softened[i + 1] = ptx::exp2(__fmaf_rn(softened[i + 1], scale(), -m));
-          sum += softened[i] + softened[i + 1];
+          sums[0] += softened[i];
+          sums[1] += softened[i + 1];
         }
-        state.l[h] += sum;
+        state.l[h] += sums[0] + sums[1];
       } else {
 #pragma unroll
-        for (uint32_t i = 0; i < kScores; i += 4) softened[i + 2 * h] = softened[i + 2 * h + 1] = 0;
+        for (uint32_t i = 2 * h; i < kScores; i += 4) softened[i] = softened[i + 1] = 0;
       }
     }
   }
 
-  __device__ __forceinline__ void pack_weights(const float (&scores)[kScores], uint32_t (&weights)[kScores / 2]) const {
+  __device__ __forceinline__ void pack_weights(const float (&softened)[kScores], uint32_t (&weights)[kScores / 2]) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kScores / 2; ++i) weights[i] = pack<Element>(scores[2 * i], scores[2 * i + 1]);
+    for (uint32_t i = 0; i < kScores / 2; ++i) weights[i] = pack<Element>(softened[2 * i], softened[2 * i + 1]);
   }
 
   // What is left to multiply scores with: a soft-cap has scaled them already.
-  __device__ float scale() const {
-    return call_.softcap > 0 ? 1.0f : call_.score_scale;
-  }
+  __device__ float scale() const { return call_.softcap > 0 ? 1.0f : call_.score_scale; }
 
   const AttendCall& call_;
   Shared& shared_;
-  uint32_t thread_, lane_, warp_;  // of the warpgroup
+  uint32_t stream_, thread_, lane_, warp_;  // thread and warp of the warpgroup
+  uint32_t uses_[kStreams] = {0, 0};        // of the rings
+  uint32_t tile_ = 0;                       // of the job
 };
 
 }  // namespace headwater::backend::cuda

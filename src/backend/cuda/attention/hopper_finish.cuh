@@ -1,5 +1,5 @@
-// From the state of a slab's rows to where it goes: the other warpgroup's half joined, folded cut by cut in invariant mode,
-// then out or partial, and the merge of the tokens that are complete.
+// From the state of a job's rows to where it goes: folded cut by cut in invariant mode, then out or partial, and the merge of
+// the tokens that are complete.
 #pragma once
 
 #include "backend/cuda/attention/hopper_attend.cuh"
@@ -14,59 +14,13 @@ class Finisher {
   using State = RowsState<kPolicy.head_dim>;
   static constexpr uint32_t kValues = State::kValues;
 
-  __device__ Finisher(const AttendCall& call, Shared& shared, uint32_t warpgroup, uint32_t thread)
+  __device__ Finisher(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
       : call_(call),
-        shared_(shared),
-        warpgroup_(warpgroup),
+        stream_(shared.stream[stream]),
+        stream_index_(stream),
         thread_(thread),
         lane_(thread % kWarp),
         warp_(thread / kWarp) {}
-
-  // Both warpgroups of a split item, neither of which reads the slab any more: one gives, the other takes and joins. The
-  // slab's own memory carries the values, half of them at a time where there are more than 32 rows.
-  __device__ void give(uint32_t place, uint32_t rows, const State& state) {
-    float* exchange = reinterpret_cast<float*>(shared_.slabs[place]);
-    meet();
-    if (warp_ * 16 < rows && lane_ % 4 == 0) {
-#pragma unroll
-      for (uint32_t h = 0; h < 2; ++h) {
-        shared_.exchange_m[row(h)] = state.m[h];
-        shared_.exchange_l[row(h)] = state.l[h];
-      }
-    }
-    const uint32_t width = rows > 32 ? kWarpgroup : 64;
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      if (half == 1 && rows > 32) meet();  // the first half is taken
-      if (warp_ * 16 < rows) {
-#pragma unroll
-        for (uint32_t i = 0; i < kValues / 2; ++i) {
-          exchange[(rows > 32 ? i : i + half * kValues / 2) * width + thread_] = state.o[half * kValues / 2 + i];
-        }
-      }
-      if (half == 1 || rows > 32) meet();
-    }
-  }
-  __device__ void take(uint32_t place, uint32_t rows, State& state) {
-    const float* exchange = reinterpret_cast<const float*>(shared_.slabs[place]);
-    meet();
-    const uint32_t width = rows > 32 ? kWarpgroup : 64;
-    float mine[2] = {1, 1}, others[2] = {0, 0};
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      if (half == 1 && rows > 32) meet();
-      if (half == 1 || rows > 32) meet();
-      if (half == 0 && rows <= 32) continue;  // both halves are there after the next meeting
-      if (warp_ * 16 >= rows) continue;
-      if (half == 0 || rows <= 32) join_weights(state, mine, others);
-#pragma unroll
-      for (uint32_t i = 0; i < kValues; ++i) {
-        if (rows > 32 && i / (kValues / 2) != half) continue;
-        const uint32_t at = rows > 32 ? i - half * kValues / 2 : i;
-        state.o[i] = state.o[i] * mine[i / 2 % 2] + exchange[at * width + thread_] * others[i / 2 % 2];
-      }
-    }
-  }
 
   __device__ static void normalise(State& state, float (&lse2)[2]) {
 #pragma unroll
@@ -83,16 +37,16 @@ class Finisher {
   }
 
   // The states of this thread's rows before any key.
-  __device__ void sinks_of(const Job& job, uint32_t rows, float (&lse2)[2]) const {
+  __device__ void sinks_of(const Job& job, float (&lse2)[2]) const {
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) {
-      lse2[h] = row(h) < rows ? sink_lse2(call_, job.kv_head * call_.group + row(h) % call_.group) : -INFINITY;
+      lse2[h] = row(h) < job.tokens * call_.group ? sink_lse2(call_, job.kv_head * call_.group + row(h) % call_.group) : -INFINITY;
     }
   }
-  __device__ void add_sinks(const Job& job, uint32_t rows, State& state, float (&lse2)[2]) const {
+  __device__ void add_sinks(const Job& job, State& state, float (&lse2)[2]) const {
     if (call_.sinks == nullptr) return;
     float sinks[2];
-    sinks_of(job, rows, sinks);
+    sinks_of(job, sinks);
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) {
       const Shares shares = shares_of(sinks[h], lse2[h]);
@@ -118,99 +72,95 @@ class Finisher {
     }
   }
 
-  // Normalised rows to the output.
-  __device__ void write_out(const Job& job, uint32_t place, uint32_t rows, const State& state, const float (&lse2)[2]) {
+  // Normalised rows to the output. first: half of the slab where the rows begin.
+  __device__ void write_out(const Job& job, uint32_t first, const State& state, const float (&lse2)[2]) {
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) {
-      if (row(h) >= rows) continue;
-      const uint32_t token = shared_.tokens[place][row(h) / call_.group];
+      if (row(h) >= job.tokens * call_.group) continue;
+      const uint32_t token = stream_.tokens[first][row(h) / call_.group];
       const uint32_t q_head = job.kv_head * call_.group + row(h) % call_.group;
       const uint64_t offset = out_offset(call_, token, q_head);
+      if (call_.is_wide) {
+        write_floats(static_cast<float*>(call_.out) + offset, h, state);
+      } else {
 #pragma unroll
-      for (uint32_t i = 0; i < kValues; i += 4) {
-        if (column(i) < call_.head_dim)
-          store_out<Element>(call_, offset + column(i), state.o[i + 2 * h], state.o[i + 2 * h + 1]);
+        for (uint32_t i = 0; i < kValues; i += 4) {
+          if (column(i) >= call_.head_dim) continue;
+          *reinterpret_cast<uint32_t*>(static_cast<Element*>(call_.out) + offset + column(i)) =
+              pack<Element>(state.o[i + 2 * h], state.o[i + 2 * h + 1]);
+        }
       }
       if (lane_ % 4 == 0) store_lse2(call_, token, q_head, lse2[h]);
     }
   }
 
-  // Normalised rows to the slots slot, slot + 1, ... of the slab's tokens.
-  __device__ void write_partial(const Job& job, uint32_t slot, uint32_t rows, const State& state,
-                                const float (&lse2)[2]) {
+  // Normalised rows to the partial slots slot, slot + 1, ... of the job's tokens.
+  __device__ void write_partial(const Job& job, uint32_t slot, const State& state, const float (&lse2)[2]) {
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) {
-      if (row(h) >= rows) continue;
-      const uint32_t q_head = job.kv_head * call_.group + row(h) % call_.group;
-      const uint64_t at = partial_row(call_, slot + row(h) / call_.group, q_head);
-#pragma unroll
-      for (uint32_t i = 0; i < kValues; i += 4) {
-        if (column(i) >= call_.head_dim) continue;
-        *reinterpret_cast<float2*>(call_.partial_values + at * call_.head_dim + column(i)) =
-            make_float2(state.o[i + 2 * h], state.o[i + 2 * h + 1]);
-      }
+      if (row(h) >= job.tokens * call_.group) continue;
+      const uint64_t at = partial_row(call_, slot + row(h) / call_.group, job.kv_head * call_.group + row(h) % call_.group);
+      write_floats(call_.partial_values + at * call_.head_dim, h, state);
       if (lane_ % 4 == 0) call_.partial_lse2[at] = lse2[h];
     }
   }
   // A slot for which there is nothing: what it would hold is part of another one.
-  __device__ void write_empty(const Job& job, uint32_t slot, uint32_t rows) {
-    for (uint32_t r = thread_; r < rows; r += kWarpgroup) {
-      call_.partial_lse2[partial_row(call_, slot + r / call_.group, job.kv_head * call_.group + r % call_.group)] =
-          -INFINITY;
+  __device__ void write_empty(const Job& job, uint32_t slot) {
+    for (uint32_t r = thread_; r < job.tokens * call_.group; r += kWarpgroup) {
+      call_.partial_lse2[partial_row(call_, slot + r / call_.group, job.kv_head * call_.group + r % call_.group)] = -INFINITY;
     }
   }
 
-  // All partials of the slab's tokens [position, position + tokens) that come from this job are written.
-  __device__ void arrive(const Job& job, uint32_t position, uint32_t tokens, uint32_t slots) {
+  // Ahead of arrive(): how many slots this thread's token waits for.
+  __device__ void expect(const Job& job) {
+    if (thread_ >= job.tokens || (job.flags & attention::kDirect) != 0) return;
+    const uint32_t position = job.token_begin + thread_;
+    wanted_ = call_.merge_indptr[position + 1] - call_.merge_indptr[position];
+    ptx::prefetch_l2(arrived(position, job.kv_head));
+  }
+
+  // All partials of the job's tokens that come from this job are written: `slots` a token. Merges those that are complete.
+  __device__ void arrive(const Job& job, uint32_t slots) {
+    if (thread_ == 0) stream_.complete = 0;
     __threadfence();
     sync();
-    if (thread_ == 0) shared_.complete[warpgroup_] = 0;
-    sync();
-    if (thread_ < tokens && arrive_partials(call_, position + thread_, job.kv_head, slots)) {
+    if (thread_ < job.tokens && atomicAdd(arrived(job.token_begin + thread_, job.kv_head), slots) + slots == wanted_) {
+      *arrived(job.token_begin + thread_, job.kv_head) = 0;  // for the next launch
       __threadfence();
-      atomicOr(reinterpret_cast<unsigned long long*>(&shared_.complete[warpgroup_]), 1ull << thread_);
+      atomicOr(reinterpret_cast<unsigned long long*>(&stream_.complete), 1ull << thread_);
     }
     sync();
-    uint64_t complete = shared_.complete[warpgroup_];
-    if (complete == 0) return;
+    uint64_t complete = stream_.complete;
     RowMerger<Element, kPolicy.head_dim, kInvariant> merger(call_, lane_);
     for (uint32_t n = 0; complete != 0; complete &= complete - 1) {
       const uint32_t token = __ffsll(static_cast<long long>(complete)) - 1;
       for (uint32_t head = 0; head < call_.group; ++head, ++n) {
-        if (n % (kWarpgroup / kWarp) == warp_) merger.merge(position + token, job.kv_head * call_.group + head);
+        if (n % (kWarpgroup / kWarp) == warp_) merger.merge(job.token_begin + token, job.kv_head * call_.group + head);
       }
     }
   }
 
  private:
-  __device__ uint32_t row(uint32_t h) const {
-    return warp_ * 16 + h * 8 + lane_ / 4;
-  }
-  __device__ uint32_t column(uint32_t i) const {
-    return 2 * i + 2 * (lane_ % 4);
-  }  // of o[i], i a multiple of 4
-  __device__ void sync() const {
-    ptx::sync_named(kBarrierWarpgroup + 1 + warpgroup_, kWarpgroup);
-  }
-  __device__ void meet() const {
-    ptx::sync_named(kBarrierAttending, kAttending * kWarpgroup);
+  __device__ uint32_t row(uint32_t h) const { return warp_ * 16 + h * 8 + lane_ / 4; }
+  __device__ uint32_t column(uint32_t i) const { return 2 * i + 2 * (lane_ % 4); }  // of o[i], i a multiple of 4
+  __device__ void sync() const { ptx::sync_named(1 + stream_index_, kWarpgroup); }
+  __device__ uint32_t* arrived(uint32_t position, uint32_t kv_head) const {
+    return call_.arrived + uint64_t{position} * call_.kv_heads + kv_head;
   }
 
-  __device__ void join_weights(State& state, float (&mine)[2], float (&others)[2]) const {
+  __device__ void write_floats(float* to, uint32_t h, const State& state) const {
 #pragma unroll
-    for (uint32_t h = 0; h < 2; ++h) {
-      const float other_m = shared_.exchange_m[row(h)], other_l = shared_.exchange_l[row(h)];
-      const float m = fmaxf(state.m[h], other_m);
-      mine[h] = m == -INFINITY ? 1 : ptx::exp2(state.m[h] - m);
-      others[h] = m == -INFINITY ? 0 : ptx::exp2(other_m - m);
-      state.m[h] = m;
-      state.l[h] = state.l[h] * mine[h] + other_l * others[h];
+    for (uint32_t i = 0; i < kValues; i += 4) {
+      if (column(i) >= call_.head_dim) continue;
+      *reinterpret_cast<float2*>(to + column(i)) = h == 0 ? make_float2(state.o[i], state.o[i + 1])
+                                                         : make_float2(state.o[i + 2], state.o[i + 3]);
     }
   }
 
   const AttendCall& call_;
-  Shared& shared_;
-  uint32_t warpgroup_, thread_, lane_, warp_;
+  HopperStream<kPolicy>& stream_;
+  uint32_t stream_index_, thread_, lane_, warp_;  // thread and warp of the warpgroup
+  uint32_t wanted_ = 0;
 };
 
 }  // namespace headwater::backend::cuda

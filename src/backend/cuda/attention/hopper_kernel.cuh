@@ -1,9 +1,9 @@
 // Attend and merge of one layer in one launch, whatever the plan holds: single sequences, many behind one prefix, prompt
 // chunks, pieces of any of them. docs/kernels/attention-cuda.md begins with its roofline.
 //
-// The grid is as many blocks as the device has multiprocessors. Block b begins with job b of the plan's longest-first
-// order (an item for one KV head) and then takes whichever is next; the loader runs ahead of the others, so that memory
-// never waits for softmax or merges.
+// The grid is as many blocks as the device has multiprocessors. Items of more than one slab come first and are dealt out
+// to the blocks; the others are taken in the plan's order, longest first, by whichever stream is free. Loaders run ahead,
+// so that memory does not wait for softmax or merges.
 #pragma once
 
 #include "backend/cuda/attention/hopper_attend.cuh"
@@ -17,154 +17,119 @@ class AttendingWarpgroup {
  public:
   using Shared = HopperShared<kPolicy>;
   using State = RowsState<kPolicy.head_dim>;
-  using Rows = Attender<Element, kPolicy, kInvariant>;
-  static constexpr uint32_t kTileKeys = kPolicy.tile_keys;
+  using Finish = Finisher<Element, kPolicy, kInvariant>;
 
-  __device__ AttendingWarpgroup(const AttendCall& call, Shared& shared, uint32_t warpgroup, uint32_t thread)
+  __device__ AttendingWarpgroup(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
       : call_(call),
-        shared_(shared),
-        warpgroup_(warpgroup),
+        stream_(shared.stream[stream]),
+        stream_index_(stream),
         thread_(thread),
-        rows_(call, shared, thread),
-        finisher_(call, shared, warpgroup, thread) {}
+        attender_(call, shared, stream, thread),
+        finish_(call, shared, stream, thread) {}
 
   __device__ void run() {
     for (uint32_t n = 0;; ++n) {
-      const Job job = shared_.take_job(n);
-      ptx::sync_named(kBarrierWarpgroup + 1 + warpgroup_, kWarpgroup);
-      if (thread_ == 0) shared_.job_taken(n);
-      if (job.slabs == 0) return;
-      attend(job, division_of(job, n));
-      uses_ += 2 * tiles_of(job);
-      slabs_ += job.slabs;
+      const Job job = stream_.take_job(n);
+      sync();
+      if (thread_ == 0) stream_.job_taken(n);
+      if (job.tokens == kNoTokens) return;
+      const QueryPlace place(queries_, job.tokens * call_.group);
+      for (; queries_ < place.first; ++queries_) skip_queries();
+      finish_.expect(job);
+      attend(job, place);
+      queries_ = place.end();
     }
   }
 
  private:
-  __device__ uint32_t tiles_of(const Job& job) const {
-    if (!kInvariant) return (job.key_count + kTileKeys - 1) / kTileKeys;
-    uint32_t tiles = 0;
-    const uint32_t key_end = job.key_begin + job.key_count;
-    for (uint32_t key = job.key_begin; key < key_end; ++tiles)
-      key = tile_at<kTileKeys, true>(key, key_end, call_.cut).end;
-    return tiles;
+  __device__ void sync() const { ptx::sync_named(1 + stream_index_, kWarpgroup); }
+
+  __device__ void skip_queries() {
+    const Use<2> use(queries_);
+    stream_.queries.wait_full(use);
+    if (thread_ == 0) ptx::arrive(&stream_.queries.empty[use.place]);
+  }
+  __device__ void give_queries_back(const QueryPlace& place) {
+    sync();
+    if (thread_ != 0) return;
+    for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.empty[Use<2>(place.first + h).place]);
   }
 
-  struct Slab {
-    uint32_t place;
-    uint32_t token_begin, tokens;  // plan positions
-    uint32_t rows;
-  };
-  __device__ Slab take_slab(const Job& job, uint32_t slab) {
-    const Use<kSlabs> use(slabs_ + slab);
-    shared_.queries.wait_full(use);
-    const uint32_t tokens_max = call_.slab_tokens, first = slab * tokens_max;
-    const uint32_t tokens = min(tokens_max, job.token_count - first);
-    return {use.place, job.token_begin + first, tokens, tokens * call_.group};
-  }
-  __device__ void give_slab_back(const Slab& slab) {
-    ptx::sync_named(kBarrierWarpgroup + 1 + warpgroup_, kWarpgroup);
-    if (thread_ == 0) ptx::arrive(&shared_.queries.empty[slab.place]);
-  }
-
-  // This warpgroup's part of a job.
-  struct Division {
-    bool takes_part;
-    bool is_split;  // every other tile of the slab; the owner has the first and joins both states
-    bool is_owner;  // of the slab: writes its rows
-    uint32_t slab;
-  };
-  __device__ Division division_of(const Job& job, uint32_t n) const {
-    if (job.slabs == kSlabs) return {true, false, true, warpgroup_};
-    const bool is_owner = n % kAttending == warpgroup_;
-    const bool is_split = !kInvariant && job.key_count > kTileKeys;
-    return {is_owner || is_split, is_split, is_owner, 0};
-  }
-
-  __device__ __forceinline__ void attend(const Job& job, const Division& division) {
-    if (!division.takes_part) return;
-    const Slab slab = take_slab(job, division.slab);
-    const uint32_t key_end = job.key_begin + job.key_count;
-    const ThreadRows rows = rows_.rows_of(slab.place, slab.rows, key_end);
-    const uint32_t weight = job.slabs == kSlabs ? 1 : kAttending;
+  __device__ __forceinline__ void attend(const Job& job, const QueryPlace& place) {
+    for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_full(Use<2>(place.first + h));
+    const uint32_t first = place.first % 2;
+    const ThreadRows rows = attender_.rows_of(first, job.tokens * call_.group, job.key_begin + job.key_count);
+    attender_.begin_job();
     if constexpr (kInvariant) {
-      attend_cuts(job, slab, rows, weight);
+      attend_cuts(job, place, first, rows);
     } else {
-      State state;
-      state.clear();
-      const uint32_t first = division.is_owner ? 0 : 1, step = division.is_split ? kAttending : 1;
-      rows_.attend({job.key_begin, key_end, first, step, uses_, weight}, slab.place, rows, state);
-      if (!division.is_owner) return finisher_.give(slab.place, slab.rows, state);
-      if (division.is_split) finisher_.take(slab.place, slab.rows, state);
-      finish(job, slab, state);
+      attend_at_once(job, place, first, rows);
     }
   }
 
-  // The state of the whole item: one state a token, in the first of its slots; the slots of further cuts stay empty.
-  __device__ void finish(const Job& job, const Slab& slab, State& state) {
+  // One state a token, in the first of its slots; the slots of further cuts stay empty.
+  __device__ __forceinline__ void attend_at_once(const Job& job, const QueryPlace& place, uint32_t first,
+                                                 const ThreadRows& rows) {
+    const uint32_t key_end = job.key_begin + job.key_count;
+    State state;
     float lse2[2];
-    Finisher<Element, kPolicy, kInvariant>::normalise(state, lse2);
+    state.clear();
+    attender_.attend({job.key_begin, key_end}, job.is_shared != 0, first, rows, state);
+    Finish::normalise(state, lse2);
     const bool folds = (job.flags & attention::kFold) != 0;
-    if (folds) finisher_.add_sinks(job, slab.rows, state, lse2);
+    if (folds) finish_.add_sinks(job, state, lse2);
     if ((job.flags & attention::kDirect) != 0) {
-      finisher_.write_out(job, slab.place, slab.rows, state, lse2);
-      give_slab_back(slab);
+      finish_.write_out(job, first, state, lse2);
+      give_queries_back(place);
       return;
     }
-    give_slab_back(slab);
-    const uint32_t first = job.partial_begin + slab.token_begin - job.token_begin;
-    const uint32_t key_end = job.key_begin + job.key_count;
+    give_queries_back(place);
     const uint32_t slots = folds ? 1 : (key_end - 1) / call_.cut - job.key_begin / call_.cut + 1;
-    finisher_.write_partial(job, first, slab.rows, state, lse2);
-    for (uint32_t c = 1; c < slots; ++c) finisher_.write_empty(job, first + c * job.token_count, slab.rows);
-    finisher_.arrive(job, slab.token_begin, slab.tokens, slots);
+    finish_.write_partial(job, job.slot, state, lse2);
+    for (uint32_t c = 1; c < slots; ++c) finish_.write_empty(job, job.slot + c * job.item_tokens);
+    finish_.arrive(job, slots);
   }
 
   // Cut by cut, each from scratch: folded in key order, sink first, or a slot each.
-  __device__ void attend_cuts(const Job& job, const Slab& slab, const ThreadRows& rows, uint32_t weight) {
-    using Finish = Finisher<Element, kPolicy, kInvariant>;
+  __device__ __forceinline__ void attend_cuts(const Job& job, const QueryPlace& place, uint32_t first,
+                                              const ThreadRows& rows) {
     const uint32_t key_end = job.key_begin + job.key_count;
-    const uint32_t first = job.partial_begin + slab.token_begin - job.token_begin;
     const bool folds = (job.flags & attention::kFold) != 0;
     State folded;
     float folded_lse2[2] = {-INFINITY, -INFINITY};
-    if (folds) {
-      folded.clear();
-      finisher_.sinks_of(job, slab.rows, folded_lse2);
-    }
-    uint32_t use = uses_, cuts = 0;
+    folded.clear();
+    if (folds) finish_.sinks_of(job, folded_lse2);
+    uint32_t cuts = 0;
     for (uint32_t key = job.key_begin; key < key_end; ++cuts) {
       const uint32_t cut_end = min(key_end, (key / call_.cut + 1) * call_.cut);
       State state;
       float lse2[2];
       state.clear();
-      rows_.attend({key, cut_end, 0, 1, use, weight}, slab.place, rows, state);
+      attender_.attend({key, cut_end}, job.is_shared != 0, first, rows, state);
       Finish::normalise(state, lse2);
       if (folds) {
         Finish::fold(folded, folded_lse2, state, lse2);
       } else {
-        finisher_.write_partial(job, first + cuts * job.token_count, slab.rows, state, lse2);
+        finish_.write_partial(job, job.slot + cuts * job.item_tokens, state, lse2);
       }
-      use += 2 * ((cut_end - key + kTileKeys - 1) / kTileKeys);
       key = cut_end;
     }
     if ((job.flags & attention::kDirect) != 0) {
-      finisher_.write_out(job, slab.place, slab.rows, folded, folded_lse2);
-      give_slab_back(slab);
+      finish_.write_out(job, first, folded, folded_lse2);
+      give_queries_back(place);
       return;
     }
-    give_slab_back(slab);
-    if (folds) finisher_.write_partial(job, first, slab.rows, folded, folded_lse2);
-    finisher_.arrive(job, slab.token_begin, slab.tokens, folds ? 1 : cuts);
+    give_queries_back(place);
+    if (folds) finish_.write_partial(job, job.slot, folded, folded_lse2);
+    finish_.arrive(job, folds ? 1 : cuts);
   }
 
   const AttendCall& call_;
-  Shared& shared_;
-  uint32_t warpgroup_, thread_;
-  Rows rows_;
-  Finisher<Element, kPolicy, kInvariant> finisher_;
-  uint32_t uses_ = 0;   // of the ring before this job
-  uint32_t slabs_ = 0;  // likewise
+  HopperStream<kPolicy>& stream_;
+  uint32_t stream_index_, thread_;
+  Attender<Element, kPolicy> attender_;
+  Finish finish_;
+  uint32_t queries_ = 0;  // uses of the slab's halves before this job
 };
 
 // Tokens without any key have no item: their rows are written here.
@@ -182,23 +147,27 @@ template <typename Element, uint32_t kHeadDim, bool kInvariant>
 __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_constant__ AttendCall call) {
   extern __shared__ unsigned char memory[];
   constexpr AttendPolicy kPolicy = kAttendPolicy<kHeadDim>;
-  using Shared = HopperShared<kPolicy>;
-  auto& shared = *reinterpret_cast<Shared*>(memory);
+  auto& shared = *reinterpret_cast<HopperShared<kPolicy>*>(memory);
   const uint32_t warpgroup = uniform(threadIdx.x / kWarpgroup), thread = threadIdx.x % kWarpgroup;
   if (threadIdx.x == 0) {
     ptx::prefetch_map(&call.k_map);
     ptx::prefetch_map(&call.v_map);
-    shared.init();
+    for (uint32_t s = 0; s < kStreams; ++s) {
+      shared.stream[s].ring.init(1, kStreams);
+      shared.stream[s].queries.init(kWarp, 1);
+      shared.stream[s].jobs.init(1, 2);
+    }
     ptx::fence_barrier_init();
   }
   __syncthreads();
   if (warpgroup == 0) {
     ptx::give_registers<56>();
-    if (thread < kWarp) {
-      Loader<kPolicy, kInvariant>(call, shared, thread).run();
+    const uint32_t warp = uniform(thread / kWarp), lane = thread % kWarp;
+    if (warp < kStreams) {
+      Loader<kPolicy, kInvariant>(call, shared, warp, lane).run();
     } else {
-      QueryLoader<Element, kPolicy>(call, shared, thread - kWarp).run();
-      write_empty_tokens<Element, kHeadDim, kInvariant>(call, thread - kWarp, kQueryThreads);
+      QueryLoader<Element, kPolicy>(call, shared, warp - kStreams, lane).run();
+      write_empty_tokens<Element, kHeadDim, kInvariant>(call, thread - kStreams * kWarp, kStreams * kWarp);
     }
   } else {
     ptx::take_registers<224>();

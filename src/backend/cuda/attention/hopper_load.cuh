@@ -1,4 +1,4 @@
-// The loading warpgroup of the Hopper kernel: one warp for jobs, keys and values; three for queries.
+// The loading warpgroup of the Hopper kernel: for each stream one warp for jobs, keys and values, and one for queries.
 #pragma once
 
 #include "backend/cuda/attention/hopper_shared.cuh"
@@ -7,8 +7,8 @@
 
 namespace headwater::backend::cuda {
 
-// The page ids of a job's chunks, 64 ahead: lane l holds those of chunks base + l and base + 32 + l, so that their
-// loads are done when the ring has room.
+// The page ids of an item's chunks, 64 ahead: lane l holds those of chunks base + l and base + 32 + l, so that their loads
+// are done when the ring has room.
 class PageIds {
  public:
   __device__ PageIds(const AttendCall& call, const attention::WorkItem& item, uint32_t lane)
@@ -16,9 +16,9 @@ class PageIds {
     held_ = load(0);
     ahead_ = load(kWarp);
   }
-  // Of chunk first + lane, counted from the item's first key; `first` never decreases.
+  // In lane l: of chunk first + l, counted from the item's first key; `first` never decreases.
   __device__ PageId of(uint32_t first) {
-    if (first >= base_ + kWarp) {
+    while (first >= base_ + kWarp) {
       held_ = ahead_;
       base_ += kWarp;
       ahead_ = load(base_ + kWarp);
@@ -49,88 +49,110 @@ class Loader {
  public:
   using Shared = HopperShared<kPolicy>;
 
-  __device__ Loader(const AttendCall& call, Shared& shared, uint32_t lane)
-      : call_(call), shared_(shared), lane_(lane) {}
+  __device__ Loader(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t lane)
+      : call_(call), shared_(shared), stream_(stream), lane_(lane) {}
 
+  // Jobs of both streams first, dealt out evenly; then this stream's own, each taken when the one before is on its way.
   __device__ void run() {
-    uint32_t job = blockIdx.x;
-    attention::WorkItem item = call_.items[job / call_.kv_heads];
-    const uint32_t jobs = call_.header->items * call_.kv_heads;
-    uint32_t n = 0;
-    while (job < jobs) {
-      const uint32_t next = take_next(jobs);
-      pass_on(item, job % call_.kv_heads, n++);
-      attention::WorkItem next_item = item;
-      if (next < jobs) next_item = call_.items[next / call_.kv_heads];
-      load(item, job % call_.kv_heads);
-      job = next;
-      item = next_item;
+    const uint32_t items_large = call_.header->items_large, items = call_.header->items;
+    const uint32_t large = items_large * call_.kv_heads, small = (items - items_large) * call_.kv_heads;
+    for (uint32_t job = blockIdx.x; job < large; job += gridDim.x) {
+      const attention::WorkItem item = call_.items[job / call_.kv_heads];
+      pass_on(item, job % call_.kv_heads, stream_, true);
+      load(item, job % call_.kv_heads, kStreams);
     }
-    pass_on({}, 0, n);
-    if (jobs > gridDim.x && lane_ == 0 && atomicAdd(&call_.queue[1], 1) == gridDim.x - 1) {
+    const uint32_t busy = min(large, gridDim.x), first = (gridDim.x - busy) * kStreams;
+    uint32_t job = blockIdx.x < busy ? take(first, small) : (blockIdx.x - busy) * kStreams + stream_;
+    while (job < small) {
+      const attention::WorkItem item = call_.items[items_large + job / call_.kv_heads];
+      const uint32_t next = take(first, small);
+      for (uint32_t slab = 0; slab * call_.tokens_slab < item.token_count; ++slab) {
+        pass_on(item, job % call_.kv_heads, slab, false);
+        load(item, job % call_.kv_heads, 1);
+      }
+      job = __shfl_sync(~0u, next, 0);
+    }
+    pass_on({}, 0, 0, false);
+    if (small > first && lane_ == 0 && atomicAdd(&call_.queue[1], 1) == kStreams * gridDim.x - 1) {
       call_.queue[0] = 0;
       call_.queue[1] = 0;
     }
   }
 
  private:
-  __device__ uint32_t take_next(uint32_t jobs) const {
-    if (jobs <= gridDim.x) return jobs;
-    uint32_t next = 0;
-    if (lane_ == 0) next = atomicAdd(&call_.queue[0], 1) + gridDim.x;
-    return __shfl_sync(~0u, next, 0);
+  // In lane 0. The first jobs are not taken from the queue.
+  __device__ uint32_t take(uint32_t first, uint32_t small) const {
+    if (small <= first) return small;
+    return lane_ == 0 ? atomicAdd(&call_.queue[0], 1) + first : 0;
   }
 
-  __device__ void pass_on(const attention::WorkItem& item, uint32_t kv_head, uint32_t n) {
-    const Use<kJobs> use(n);
+  __device__ void pass_on(const attention::WorkItem& item, uint32_t kv_head, uint32_t slab, bool is_shared) {
+    HopperStream<kPolicy>& stream = shared_.stream[stream_];
+    const Use<kJobs> use(jobs_++);
     if (lane_ != 0) return;
-    shared_.jobs.wait_empty(use);
-    const uint32_t tokens = call_.slab_tokens;
-    shared_.job[use.place] = {
-        item.token_begin,   item.token_count, item.key_begin, item.key_count,
-        item.partial_begin, item.flags,       kv_head,        (item.token_count + tokens - 1) / tokens};
-    ptx::arrive(&shared_.jobs.full[use.place]);
+    const uint32_t first = slab * call_.tokens_slab;
+    stream.jobs.wait_empty(use);
+    stream.job[use.place] = {item.token_begin + first,
+                             first < item.token_count ? min(call_.tokens_slab, item.token_count - first) : kNoTokens,
+                             item.key_begin,
+                             item.key_count,
+                             item.partial_begin + first,
+                             item.token_count,
+                             item.flags,
+                             kv_head,
+                             is_shared};
+    ptx::arrive(&stream.jobs.full[use.place]);
   }
 
-  __device__ void load(const attention::WorkItem& item, uint32_t kv_head) {
+  // Every tile, or (step 2) those of this stream's parity.
+  __device__ void load(const attention::WorkItem& item, uint32_t kv_head, uint32_t step) {
     PageIds page_ids(call_, item, lane_);
     const uint32_t key_end = item.key_begin + item.key_count;
-    for (uint32_t key = item.key_begin; key < key_end;) {
+    uint32_t keys = 0;
+    for (uint32_t key = item.key_begin, t = 0; key < key_end; ++t) {
       const Tile tile = tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut);
-      const PageId page = page_ids.of((key - item.key_begin) / call_.chunk);
+      key = tile.end;
+      if (step > 1 && t % step != stream_) continue;
+      const PageId page = page_ids.of((tile.begin - item.key_begin) / call_.chunk);
       load_half(&call_.k_map, tile, kv_head, page);
       load_half(&call_.v_map, tile, kv_head, page);
-      key = tile.end;
+      keys += tile.end - tile.begin;
     }
-    if (call_.kv_bytes_read != nullptr && lane_ == 0) {
-      atomicAdd(call_.kv_bytes_read, 4ull * item.key_count * call_.head_dim);
-    }
+    if (call_.kv_bytes_read != nullptr && lane_ == 0) atomicAdd(call_.kv_bytes_read, 4ull * keys * call_.head_dim);
   }
 
-  // A lane copies a chunk: a box of 64 columns for each panel. Columns beyond the head's are filled with zeros.
-  __device__ void load_half(const CUtensorMap* map, Tile tile, uint32_t kv_head, PageId page) {
-    constexpr uint32_t kPanelBytes = kPolicy.tile_keys * 128;
+  // A chunk at a time: a box of 64 columns for each panel. Columns beyond the head's are filled with zeros.
+  __device__ __forceinline__ void load_half(const CUtensorMap* map, Tile tile, uint32_t kv_head, PageId page_of_lane) {
+    constexpr uint32_t kPanelBytes = kPolicy.tile_keys * 128, kChunksMax = kPolicy.tile_keys / 16;
     const uint32_t chunks = (tile.end - tile.begin + call_.chunk - 1) / call_.chunk;
     const Use<kPolicy.slots> use(uses_++);
-    shared_.ring.wait_empty(use);
-    uint64_t* full = &shared_.ring.full[use.place];
+    auto& ring = shared_.stream[stream_].ring;
+    ring.wait_empty(use);
+    uint64_t* full = &ring.full[use.place];
     if (lane_ == 0) ptx::arrive_expecting(full, chunks * call_.chunk * 128 * kPolicy.panels);
-    __syncwarp();
-    if (lane_ < chunks) {
-      const uint32_t key = lane_ * call_.chunk;
-      unsigned char* to = shared_.slots[use.place] + key * 128;
-      const uint32_t slot = (tile.begin + key) % call_.page_size;
+    unsigned char* to = shared_.slots[stream_][use.place];
+    uint32_t slot = tile.begin % call_.page_size;
 #pragma unroll
-      for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
-        ptx::copy_box(to + panel * kPanelBytes, map, {panel * 64, slot, kv_head, page, call_.layer}, full);
+    for (uint32_t c = 0; c < kChunksMax; ++c) {
+      if (c >= chunks) break;
+      const uint32_t page = __shfl_sync(~0u, page_of_lane, c);
+      if (lane_ == 0) {
+#pragma unroll
+        for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
+          ptx::copy_box(to + panel * kPanelBytes, map, {panel * 64, slot, kv_head, page, call_.layer}, full);
+        }
       }
+      to += call_.chunk * 128;
+      slot += call_.chunk;
+      if (slot == call_.page_size) slot = 0;
     }
   }
 
   const AttendCall& call_;
   Shared& shared_;
-  uint32_t lane_;
-  uint32_t uses_ = 0;  // of slots
+  uint32_t stream_, lane_;
+  uint32_t uses_ = 0;  // of this stream's slots
+  uint32_t jobs_ = 0;  // passed on
 };
 
 // Fills slabs: row = token * group + head, in swizzled panels of 64 columns.
@@ -139,60 +161,65 @@ class QueryLoader {
  public:
   using Shared = HopperShared<kPolicy>;
 
-  __device__ QueryLoader(const AttendCall& call, Shared& shared, uint32_t thread)
-      : call_(call), shared_(shared), thread_(thread) {}
+  __device__ QueryLoader(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t lane)
+      : call_(call), stream_(shared.stream[stream]), slab_(shared.slabs[stream]), lane_(lane) {}
 
   __device__ void run() {
     uint32_t uses = 0;
     for (uint32_t n = 0;; ++n) {
-      const Job job = shared_.take_job(n);
-      ptx::sync_named(kBarrierQueries, kQueryThreads);
-      if (thread_ == 0) shared_.job_taken(n);
-      if (job.slabs == 0) return;
-      const uint32_t tokens_max = call_.slab_tokens;
-      for (uint32_t slab = 0; slab < job.slabs; ++slab) {
-        const uint32_t first = slab * tokens_max;
-        fill(job, job.token_begin + first, min(tokens_max, job.token_count - first), Use<kSlabs>(uses++));
-      }
+      const Job job = stream_.take_job(n);
+      __syncwarp();
+      if (lane_ == 0) stream_.job_taken(n);
+      if (job.tokens == kNoTokens) return;
+      const QueryPlace place(uses, job.tokens * call_.group);
+      for (; uses < place.first; ++uses) skip(uses);
+      fill(job, place);
+      uses = place.end();
     }
   }
 
  private:
-  static constexpr uint32_t kWarps = kQueryThreads / kWarp;
   static constexpr uint32_t kColumnsLane = 4;
   static constexpr uint32_t kSpans = (kPolicy.head_dim + kWarp * kColumnsLane - 1) / (kWarp * kColumnsLane);
-  static constexpr uint32_t kTogether = 4;  // rows whose loads are in flight
+  static constexpr uint32_t kTogether = 8 / kSpans;  // rows whose loads are in flight
 
-  __device__ void fill(const Job& job, uint32_t token_begin, uint32_t tokens, Use<kSlabs> use) {
-    shared_.queries.wait_empty(use);
-    for (uint32_t j = thread_; j < tokens; j += kQueryThreads) {
-      const bool is_blind = call_.token_empty[token_begin + j] != 0;
-      shared_.tokens[use.place][j] = call_.token_order[token_begin + j];
-      shared_.positions[use.place][j] = is_blind ? ~0u : call_.token_position[token_begin + j];
+  // A half that is left out counts as filled and read.
+  __device__ void skip(uint32_t uses) {
+    const Use<2> use(uses);
+    stream_.queries.wait_empty(use);
+    ptx::arrive(&stream_.queries.full[use.place]);
+  }
+
+  __device__ void fill(const Job& job, const QueryPlace& place) {
+    for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_empty(Use<2>(place.first + h));
+    const uint32_t first = place.first % 2;
+    for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
+      const bool is_blind = call_.token_empty[job.token_begin + j] != 0;
+      const uint32_t token = call_.token_order[job.token_begin + j], position = call_.token_position[job.token_begin + j];
+      stream_.tokens[first][j] = token;
+      stream_.positions[first][j] = is_blind ? ~0u : position;
     }
-    ptx::sync_named(kBarrierQueries, kQueryThreads);
-    const uint32_t rows = tokens * call_.group;
-    for (uint32_t row = thread_ / kWarp; row < rows; row += kWarps * kTogether) {
+    __syncwarp();
+    const uint32_t rows = job.tokens * call_.group;
+    for (uint32_t row = 0; row < rows; row += kTogether) {
       uint2 values[kTogether][kSpans];
 #pragma unroll
       for (uint32_t i = 0; i < kTogether; ++i) {
-        if (row + i * kWarps < rows) read(job, use.place, row + i * kWarps, values[i]);
+        if (row + i < rows) read(job, first, row + i, values[i]);
       }
 #pragma unroll
       for (uint32_t i = 0; i < kTogether; ++i) {
-        if (row + i * kWarps < rows) write(use.place, row + i * kWarps, values[i]);
+        if (row + i < rows) write(first * kHalfSlabRows + row + i, values[i]);
       }
     }
     ptx::fence_async_shared();
-    ptx::arrive(&shared_.queries.full[use.place]);
+    for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.full[Use<2>(place.first + h).place]);
   }
 
-  __device__ uint32_t column(uint32_t span) const {
-    return (span * kWarp + thread_ % kWarp) * kColumnsLane;
-  }
+  __device__ uint32_t column(uint32_t span) const { return (span * kWarp + lane_) * kColumnsLane; }
 
-  __device__ void read(const Job& job, uint32_t place, uint32_t row, uint2 (&values)[kSpans]) const {
-    const uint64_t token = shared_.tokens[place][row / call_.group];
+  __device__ void read(const Job& job, uint32_t first, uint32_t row, uint2 (&values)[kSpans]) const {
+    const uint64_t token = stream_.tokens[first][row / call_.group];
     const uint64_t offset =
         token * call_.q_stride + uint64_t{job.kv_head * call_.group + row % call_.group} * call_.head_dim;
 #pragma unroll
@@ -210,19 +237,20 @@ class QueryLoader {
     }
   }
 
-  __device__ void write(uint32_t place, uint32_t row, const uint2 (&values)[kSpans]) {
+  __device__ void write(uint32_t row, const uint2 (&values)[kSpans]) {
 #pragma unroll
     for (uint32_t span = 0; span < kSpans; ++span) {
       if (column(span) >= kPolicy.head_dim) continue;
       const uint32_t panel = column(span) / 64;
       const uint32_t byte = row * 128 + ((column(span) % 64 * 2) ^ (row % 8 * 16));
-      *reinterpret_cast<uint2*>(shared_.slabs[place] + panel * kSlabRows * 128 + byte) = values[span];
+      *reinterpret_cast<uint2*>(slab_ + panel * kSlabRows * 128 + byte) = values[span];
     }
   }
 
   const AttendCall& call_;
-  Shared& shared_;
-  uint32_t thread_;  // of the query warps
+  HopperStream<kPolicy>& stream_;
+  unsigned char* slab_;
+  uint32_t lane_;
 };
 
 }  // namespace headwater::backend::cuda

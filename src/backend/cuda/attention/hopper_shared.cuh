@@ -1,11 +1,13 @@
-// What the warpgroups of a block share: jobs, queries, keys and values in flight.
+// What the warps of a block share: jobs, queries, keys and values in flight.
 //
-//   loader warp     takes jobs from the plan, passes them on, fills the ring of slots with tiles: K0 V0 K1 V1 ...
-//   query warps     fill the slabs with the job's queries, rounded to the KV element type
-//   attending       wait for a slab and for slots, and give each back when its last product has read it
+//   loader warp   takes jobs from the plan, passes them on, fills the ring of slots with tiles: K0 V0 K1 V1 ...
+//   query warp    fills the slab with a job's queries, rounded to the KV element type; jobs of up to 32 rows use half of it,
+//                 so that the next job's queries are there in time
+//   attending     waits for queries and for slots, and gives each back when its last product has read it
 //
 // Barriers come in pairs: `full` counts arrivals (and bytes) of who fills, `empty` of who has read. The n-th use of a place
-// waits for phase n / places; every role counts on its own and so knows which use it is at.
+// waits for phase n / places. Phases are known by parity alone, so a reader must see every use of a place: a stream's ring
+// is read by its own warpgroup always and by the other one in the jobs of both, which come first.
 #pragma once
 
 #include "backend/cuda/attention/call.h"
@@ -16,27 +18,25 @@ namespace headwater::backend::cuda {
 
 inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kWarpgroup = 128;
-inline constexpr uint32_t kAttending = 2;  // warpgroups
-inline constexpr uint32_t kQueryThreads = 96;
-inline constexpr uint32_t kBlockThreads = (1 + kAttending) * kWarpgroup;
-
-// Named barriers: the two attending warpgroups; warpgroup w alone (+ w, w = 1, 2); the query warps.
-enum NamedBarrier : uint32_t { kBarrierAttending = 1, kBarrierWarpgroup = 1, kBarrierQueries = 4 };
+inline constexpr uint32_t kBlockThreads = (1 + kStreams) * kWarpgroup;
+inline constexpr uint32_t kHalfSlabRows = kSlabRows / 2;
 
 // The same in all lanes, and known to be: products may only stand where no lane can be elsewhere.
 __device__ __forceinline__ uint32_t uniform(uint32_t value) {
   return __shfl_sync(~0u, value, 0);
 }
 
-// One item for one KV head.
+// One slab of an item for one KV head.
 struct Job {
-  uint32_t token_begin, token_count;
+  uint32_t token_begin, tokens;  // plan positions
   uint32_t key_begin, key_count;
-  uint32_t partial_begin;
+  uint32_t slot;         // of the first token's first partial
+  uint32_t item_tokens;  // slots from one cut to the next
   uint32_t flags;
   uint32_t kv_head;
-  uint32_t slabs;  // 0: no more jobs
+  uint32_t is_shared;  // by both streams
 };
+inline constexpr uint32_t kNoTokens = 0;  // Job::tokens: there are no more jobs
 
 template <uint32_t kPlaces>
 struct Use {  // the n-th use of a ring of places
@@ -62,34 +62,41 @@ struct Barriers {
 inline constexpr uint32_t kJobs = 4;  // passed on ahead
 
 template <AttendPolicy kPolicy>
-struct HopperShared {
-  alignas(1024) unsigned char slots[kPolicy.slots][kPolicy.slot_bytes];
-  alignas(1024) unsigned char slabs[kSlabs][kPolicy.slab_bytes];
+struct HopperStream {
   Barriers<kPolicy.slots> ring;
-  Barriers<kSlabs> queries;
+  Barriers<2> queries;  // halves of the slab
   Barriers<kJobs> jobs;
   Job job[kJobs];
-  uint32_t tokens[kSlabs][kSlabRows];     // batch token of each token of the slab
-  uint32_t positions[kSlabs][kSlabRows];  // its position; ~0u: sees nothing
-  float exchange_m[kSlabRows];            // of the state that one warpgroup hands to the other
-  float exchange_l[kSlabRows];
-  uint64_t complete[kAttending];  // bit j: token j of the slab has all its partials
+  uint32_t tokens[2][kSlabRows];     // by first half used: batch token of each token of the slab
+  uint32_t positions[2][kSlabRows];  // its position; ~0u: sees nothing
+  uint64_t complete;                 // bit j: token j of the job has all its partials
 
-  __device__ void init() {
-    ring.init(1, kAttending);
-    queries.init(kQueryThreads, 1);
-    jobs.init(1, kAttending + 1);
-  }
-
-  // A role's next job, in the order of the loader. One thread of the role gives the place back: job_taken().
+  // A reader's next job, in the order of the loader. One of its threads gives the place back: job_taken().
   __device__ Job take_job(uint32_t n) {
     const Use<kJobs> use(n);
     jobs.wait_full(use);
     const Job& from = job[use.place];
-    return {uniform(from.token_begin),   uniform(from.token_count), uniform(from.key_begin), uniform(from.key_count),
-            uniform(from.partial_begin), uniform(from.flags),       uniform(from.kv_head),   uniform(from.slabs)};
+    return {uniform(from.token_begin), uniform(from.tokens),  uniform(from.key_begin),
+            uniform(from.key_count),   uniform(from.slot),    uniform(from.item_tokens),
+            uniform(from.flags),       uniform(from.kv_head), uniform(from.is_shared)};
   }
   __device__ void job_taken(uint32_t n) { ptx::arrive(&jobs.empty[Use<kJobs>(n).place]); }
+};
+
+// Which halves of the slab a job's queries take: one, or from the first on both.
+struct QueryPlace {
+  uint32_t first;  // use of the halves, counted over the stream
+  uint32_t halves;
+  __device__ QueryPlace(uint32_t uses, uint32_t rows)
+      : first(rows > kHalfSlabRows ? uses + uses % 2 : uses), halves(rows > kHalfSlabRows ? 2 : 1) {}
+  __device__ uint32_t end() const { return first + halves; }
+};
+
+template <AttendPolicy kPolicy>
+struct HopperShared {
+  alignas(1024) unsigned char slots[kStreams][kPolicy.slots][kPolicy.slot_bytes];
+  alignas(1024) unsigned char slabs[kStreams][kPolicy.slab_bytes];  // [panel][row][64 columns]
+  HopperStream<kPolicy> stream[kStreams];
 };
 
 // The tiles of a job, the same for all roles: keys from the beginning of the job, but none across a cut where states are

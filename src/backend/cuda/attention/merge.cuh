@@ -88,48 +88,57 @@ class RowMerger {
     return lse2;
   }
 
-  // All weights first, so that the states' loads do not wait for one another.
+  // Weights relative to the largest of 32 states at a time; many states' loads in flight.
   __device__ float weigh(uint32_t begin, uint32_t end, uint32_t q_head) {
-    constexpr uint32_t kWarp = 32, kTogether = 4;
-    float m = -INFINITY;
-    for (uint32_t at = begin + lane_; at < end; at += kWarp) {
-      m = fmaxf(m, lse2_of(partial_row(call_, call_.merge_slots[at], q_head)));
-    }
-    for (uint32_t offset = 16; offset > 0; offset /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, offset));
-    if (m == -INFINITY) return m;
-    float l = 0;
-    for (uint32_t base = begin; base < end; base += kWarp) {
-      const bool is_mine = base + lane_ < end;
-      const uint32_t slot = is_mine ? call_.merge_slots[base + lane_] : 0;
-      const float weight = is_mine ? ptx::exp2(lse2_of(partial_row(call_, slot, q_head)) - m) : 0;
-      l += weight;
-      const uint32_t count = min(end - base, kWarp);
+    constexpr uint32_t kLanes = 32, kTogether = 8;
+    float m = -INFINITY, l = 0;
+    for (uint32_t base = begin; base < end; base += kLanes) {
+      const uint32_t count = min(end - base, kLanes);
+      const uint32_t slot = lane_ < count ? call_.merge_slots[base + lane_] : 0;
+      const float lse2 = lane_ < count ? lse2_of(partial_row(call_, slot, q_head)) : -INFINITY;
+      float weight = 0;
       for (uint32_t k = 0; k < count; k += kTogether) {
         float2 v[kTogether][kPairs];
-        float w[kTogether];
 #pragma unroll
         for (uint32_t t = 0; t < kTogether; ++t) {
-          w[t] = __shfl_sync(~0u, weight, (k + t) % kWarp);
-          const uint64_t row = partial_row(call_, __shfl_sync(~0u, slot, (k + t) % kWarp), q_head);
+          const uint64_t row = partial_row(call_, __shfl_sync(~0u, slot, (k + t) % kLanes), q_head);
 #pragma unroll
-          for (uint32_t i = 0; i < kPairs; ++i) {
-            v[t][i] = k + t < count && w[t] > 0 ? values_of(row, i) : make_float2(0, 0);
-          }
+          for (uint32_t i = 0; i < kPairs; ++i) v[t][i] = k + t < count ? values_of(row, i) : make_float2(0, 0);
         }
+        if (k == 0) weight = raise(lse2, m, l);
 #pragma unroll
         for (uint32_t t = 0; t < kTogether; ++t) {
+          const float w = __shfl_sync(~0u, weight, (k + t) % kLanes);
+          if (w == 0) continue;  // nothing, or an empty state whose values may be anything
 #pragma unroll
           for (uint32_t i = 0; i < kPairs; ++i) {
-            v_[i].x = __fmaf_rn(w[t], v[t][i].x, v_[i].x);
-            v_[i].y = __fmaf_rn(w[t], v[t][i].y, v_[i].y);
+            v_[i].x = __fmaf_rn(w, v[t][i].x, v_[i].x);
+            v_[i].y = __fmaf_rn(w, v[t][i].y, v_[i].y);
           }
         }
       }
     }
-    for (uint32_t offset = 16; offset > 0; offset /= 2) l += __shfl_xor_sync(~0u, l, offset);
+    if (l == 0) return -INFINITY;
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) v_[i] = make_float2(__fdividef(v_[i].x, l), __fdividef(v_[i].y, l));
     return m + log2f(l);
+  }
+
+  // The weight of this lane's state once m is the largest of all so far; what was summed is rescaled.
+  __device__ float raise(float lse2, float& m, float& l) {
+    float largest = lse2;
+    for (uint32_t offset = 16; offset > 0; offset /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, offset));
+    if (largest == -INFINITY) return 0;
+    const float before = m;
+    m = fmaxf(m, largest);
+    const float rescale = before == -INFINITY ? 0 : ptx::exp2(before - m);
+    const float weight = ptx::exp2(lse2 - m);
+    float sum = weight;
+    for (uint32_t offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+    l = l * rescale + sum;
+#pragma unroll
+    for (uint32_t i = 0; i < kPairs; ++i) v_[i] = make_float2(v_[i].x * rescale, v_[i].y * rescale);
+    return weight;
   }
 
   const AttendCall& call_;

@@ -1,13 +1,13 @@
 // The numbers of the Hopper attend kernel, by head size: what one block of threads holds and how it is divided.
 //
-// A block has three warpgroups. The first loads (one warp keys and values, three warps queries), the other two attend:
-// each multiplies up to 64 rows with a tile of keys, which is the least that a warpgroup's matrix instruction takes.
+// A block has three warpgroups. The first loads, the other two attend; each of these multiplies up to 64 rows with a tile of
+// keys, which is the least that a warpgroup's matrix instruction takes, and is fed by a stream of its own:
 //
-//   rows of an item     how the two warpgroups divide it
-//   <= 64, one slab     the same rows, every other tile of keys each; one merges both states in shared memory
-//   <= 128, two slabs   64 rows each, every tile
+//   stream 0: loader warp, query warp -> jobs, queries, ring of slots -> attending warpgroup 0
+//   stream 1: loader warp, query warp -> jobs, queries, ring of slots -> attending warpgroup 1
 //
-// Shared memory: two slabs of queries, then a ring of slots that hold a tile of keys or of values each.
+// A job of one slab (64 rows) is one stream's alone. Items of more rows are worked on by both: a slab each, and every
+// tile, which then lies in the ring of its parity, is read by both.
 // Source of the division into loading and attending warpgroups: Shah et al., "FlashAttention-3", arXiv 2407.08608.
 #pragma once
 
@@ -15,16 +15,15 @@
 
 namespace headwater::backend::cuda {
 
+inline constexpr uint32_t kStreams = 2;
 inline constexpr uint32_t kSlabRows = 64;
-inline constexpr uint32_t kSlabs = 2;
 inline constexpr uint32_t kSharedBytesMax = 227 * 1024;  // of a block, compute capability 9.0
 
 struct AttendPolicy {
   uint32_t head_dim;  // columns in shared memory; smaller heads are padded with zeros
   uint32_t tile_keys;
-  uint32_t slots;  // of the ring
-
-  uint32_t slot_bytes;  // a tile of keys or of values
+  uint32_t slots;       // of a ring, a tile of keys or of values each
+  uint32_t slot_bytes;
   uint32_t slab_bytes;  // of queries
   uint32_t panels;      // of 64 columns, 128 bytes: the widest swizzle
 };
@@ -33,15 +32,15 @@ constexpr AttendPolicy attend_policy(uint32_t head_dim) {
   const auto policy = [](uint32_t columns, uint32_t tile_keys, uint32_t slots) {
     return AttendPolicy{columns, tile_keys, slots, tile_keys * columns * 2, kSlabRows * columns * 2, columns / 64};
   };
-  if (head_dim <= 64) return policy(64, 128, 12);
-  if (head_dim <= 128) return policy(128, 128, 6);
-  return policy(256, 64, 5);
+  if (head_dim <= 64) return policy(64, 128, 6);
+  if (head_dim <= 128) return policy(128, 128, 3);
+  return policy(256, 32, 5);
 }
 
 template <uint32_t kHeadDim>
 inline constexpr AttendPolicy kAttendPolicy = attend_policy(kHeadDim);
 
-// Query tokens of one KV head in a slab: the rows of a token stay together.
+// Query tokens of one KV head in a slab: the rows of a token stay together. 0: the group is too large.
 constexpr uint32_t slab_tokens(uint32_t group) {
   return group == 0 || group > kSlabRows ? 0 : kSlabRows / group;
 }
