@@ -17,7 +17,7 @@ expect() {
   grep -qE -- "$pattern" "$work/out" || { fail "$name: no '$pattern' in the output"; tail -5 "$work/out"; }
 }
 
-for command in "" serve "bench serve" demo generate chat inspect "bench attention" "bench plan" "bench step" "bench compare" tune; do
+for command in "" serve "bench serve" demo generate chat inspect "bench attention" "bench plan" "bench step" "bench merge" "bench compare" tune; do
   # shellcheck disable=SC2086
   expect "help of '$command'" 0 "Usage|--help" "$program" $command --help
   [ "$(wc -l < "$work/out")" -le 48 ] || fail "help of '$command' is $(wc -l < "$work/out") lines; a screen is 48"
