@@ -146,7 +146,7 @@ void add_bench_attention(CLI::App& bench, std::function<Status()>& run) {
   c->add_option("--kv-heads", o->cell.kv_heads, "KV heads")->check(CLI::Range(1, 1024))->capture_default_str();
   c->add_option("--head-dim", o->cell.head_dim, "head size")->check(CLI::Range(16, 256))->capture_default_str();
   c->add_option("--page", o->cell.page, "tokens of a page")->check(CLI::Range(1, 1024))->capture_default_str();
-  c->add_option("--dtype", o->dtype, "KV pages: bf16, f16 or f32")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "KV pages: bf16, f16, f32 or fp8")->capture_default_str();
   c->add_option("--q-len", o->cell.q_len, "query tokens a sequence")->check(CLI::Range(1, 512))->capture_default_str();
   c->add_option("--window", o->cell.window, "sliding window in tokens (0: none)");
   c->add_option("--softcap", o->cell.softcap, "logit soft-cap (0: none)");

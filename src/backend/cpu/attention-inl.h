@@ -18,9 +18,11 @@
 //    so whether a tile computes them or skips them changes no bit.
 // 3. States meet in shares_of() and merge_values() alone, in key order, the sink first.
 // Masked scores are replaced by selection, never computed with: slots past an item's keys may hold NaN. Values there
-// are read from a copy with zeros instead (copy_tail).
+// are read from a copy with zeros instead (copy_tail). Of 8-bit pages only scales can be NaN: those of the values there
+// are copied as zeros.
 #pragma once
 
+#include "backend/cpu/f8_pages-inl.h"
 #include "backend/cpu/softmax-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
@@ -127,15 +129,30 @@ class ItemAttention {
     for (uint32_t i = 0; i < pages; ++i) {
       const std::byte* block =
           layer.data + call_.page_ids[page_first + i] * layer.page_bytes + kv_head_ * layer.head_bytes;
-      keys[i] = reinterpret_cast<const Stored*>(block);
-      values[i] = keys[i] + uint64_t{layer.page_size} * layer.key_width;
+      if constexpr (Elements::kScaled) {
+        const WidePage wide = wide_page(i);
+        widen_page(layer, block, least(layer.page_size, key_count - i * layer.page_size), wide);
+        keys[i] = wide.keys;
+        values[i] = wide.values;
+      } else {
+        keys[i] = reinterpret_cast<const Stored*>(block);
+        values[i] = keys[i] + uint64_t{layer.page_size} * layer.key_width;
+      }
     }
-    if (key_count % layer.page_size != 0) values[pages - 1] = copy_tail(values[pages - 1], key_count % layer.page_size);
+    if (!Elements::kScaled && key_count % layer.page_size != 0) {
+      values[pages - 1] = copy_tail(values[pages - 1], key_count % layer.page_size);
+    }
 #if !defined(NDEBUG)
-    if (token_ == item_.token_begin) {
-      scratch_.kv_bytes_read += uint64_t{key_count} * (layer.key_width + layer.value_width) * sizeof(Stored);
-    }
+    if (token_ == item_.token_begin) scratch_.kv_bytes_read += key_count * (layer.head_bytes / layer.page_size);
 #endif
+  }
+
+  WidePage wide_page(uint32_t index) const {  // page `index` of the cut
+    const LayerPages& layer = call_.pages;
+    const uint64_t slot = uint64_t{index} * layer.page_size;
+    return {scratch_.wide + slot * layer.key_width,
+            scratch_.wide + uint64_t{kCutMax} * layer.key_width + slot * layer.value_width, scratch_.scales + slot,
+            scratch_.scales + kCutMax + slot};
   }
 
   // The first `count` values of a page, then zeros up to a multiple of 16.
@@ -168,7 +185,8 @@ class ItemAttention {
   TileWeights<Elements> weights_of(uint32_t index) {
     const uint32_t scores_stride = call_.cut + kRowsTileMax;
     return {scratch_.scores + uint64_t{index} * kRowsTileMax * scores_stride, scores_stride,
-            static_cast<Factor*>(scratch_.weights) + uint64_t{index} * kRowsTileMax * call_.cut, call_.cut};
+            static_cast<Factor*>(scratch_.weights) + uint64_t{index} * kRowsTileMax * call_.cut, call_.cut,
+            scratch_.scales + kCutMax};
   }
 
   void begin_tile(Tile& tile, const CutPages<Stored>& pages, uint32_t row_begin, uint32_t key_begin,
@@ -196,6 +214,14 @@ class ItemAttention {
     const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{tile.row_begin} * width;
     const TileWeights<Elements> to = weights_of(index);
     Dots::scores(tile.pages, width, factors, tile.rows, to.scores, to.scores_stride);
+    if constexpr (Elements::kScaled) {
+      for (uint32_t r = 0; r < tile.rows; ++r) {
+        float* scores = to.scores + uint64_t{r} * to.scores_stride;
+        for (uint32_t i = tile.pages.begin; i < tile.pages.end; i += kLanes) {
+          store(scores + i, mul(load(scores + i), load(scratch_.scales + i)));
+        }
+      }
+    }
   }
 
   void weigh(Tile& tile, uint32_t index) {
@@ -289,6 +315,8 @@ static inline void attend_item(const AttendCall& call, const AttendItem& item, u
       return ItemAttention<VectorDots<F16Elements>>(call, item, kv_head, scratch).run();
     case KvElement::kBF16:
       return ItemAttention<Bf16Dots<Bf16Elements>>(call, item, kv_head, scratch).run();
+    case KvElement::kF8:
+      return ItemAttention<Bf16Dots<F8Elements>>(call, item, kv_head, scratch).run();
   }
 }
 
