@@ -80,12 +80,13 @@ Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& sha
   const uint64_t lse2_bytes = keep_largest(largest_.lse2, (rows + kRowsTileMax) * sizeof(float));
   const uint64_t scores_bytes = cells * sizeof(float);
   const uint64_t weights_bytes = cells * kFactorBytesMax;
-  const uint64_t sums_bytes = keep_largest(largest_.sums, uint64_t{kRowsTileMax} * shape.v_head_dim * sizeof(float));
+  const uint64_t sums_bytes =
+      keep_largest(largest_.sums, uint64_t{kTilesTogether} * kRowsTileMax * shape.v_head_dim * sizeof(float));
   const uint64_t tail_bytes =
       keep_largest(largest_.tail, uint64_t{shape.page_size} * shape.v_head_dim * block_bytes(shape.dtype));
   const bool is_f8 = shape.dtype == DType::kF8E4M3;
   const uint64_t wide_bytes = keep_largest(
-      largest_.wide, is_f8 ? uint64_t{kCutMax} * (shape.head_dim + shape.v_head_dim) * sizeof(uint16_t) : 0);
+      largest_.wide, is_f8 ? uint64_t{kCutMax} * std::max(shape.head_dim, kWideColumns) * sizeof(uint16_t) : 0);
   const uint64_t scales_bytes = keep_largest(largest_.scales, is_f8 ? 2 * kCutMax * sizeof(float) : 0);
   for (Worker& worker : workers_) {
     HEADWATER_RETURN_IF_ERROR(grow(worker.memory, q_bytes + lse2_bytes + scores_bytes + weights_bytes + sums_bytes +

@@ -16,6 +16,8 @@ inline constexpr uint32_t kRowsTileMax = 16;      // rows of a tile, over all ta
 inline constexpr uint32_t kColumnsTogether = 16;  // keys, or columns of values, that lie side by side in a page
 inline constexpr uint32_t kTilesTogether = 3;     // tiles whose scores a worker holds at once
 inline constexpr uint32_t kFactorBytesMax = 4;
+inline constexpr uint32_t kWideKeys = 64;     // of kF8 pages widened together: they stay in the first-level cache
+inline constexpr uint32_t kWideColumns = 64;  // and of their values, of a whole cut
 
 enum class KvElement : uint8_t { kF32, kF16, kBF16, kF8 };
 
@@ -75,11 +77,10 @@ struct AttendScratch {
   float* fold_lse2;  // [rows + kRowsTileMax]
   float* scores;     // [kTilesTogether][kRowsTileMax][cut + kRowsTileMax]
   void* weights;     // [kTilesTogether][kRowsTileMax][cut] exp2(score - max), as factors
-  float* sums;       // [kRowsTileMax][value_width] weights times values
+  float* sums;       // [kTilesTogether][kRowsTileMax][value_width] weights times values
   void* tail;        // values of an item's last page when it is used in part
-  // Of kF8 pages, a cut's keys and values widened to bf16 and their scales.
-  uint16_t* wide;  // [kCutMax][key_width + value_width]
-  float* scales;   // [2][kCutMax]
+  uint16_t* wide;    // [kCutMax][most of key_width and kWideColumns] part of a cut of kF8 pages, as bf16
+  float* scales;     // [2][kCutMax] of a cut's keys and of its values
   uint64_t kv_bytes_read;
 };
 

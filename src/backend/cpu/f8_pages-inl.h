@@ -12,69 +12,105 @@ static inline uint64_t f8_scales_offset(const LayerPages& layer) {
   return uint64_t{layer.page_size} * (layer.key_width + layer.value_width);
 }
 
-// e4m3 as bf16: exponent and fraction move to their places and the exponent's bias grows by 120. Numbers below 2^-6 have
-// no exponent yet: what is added to those is looked up. kLittleBias[i]: the bits of the bf16 i * 2^-9, less i << 4. Codes
-// of NaN become 480: their row's scale is NaN.
-static constexpr uint16_t kBias = 120 << 7;
-static constexpr uint16_t kLittleBias[8] = {0, 0x3af0, 0x3b60, 0x3b90, 0x3bc0, 0x3bd0, 0x3be0, 0x3bf0};
+// e4m3 as bf16, times 2^-8: then the exponent's bias grows by 112, and its four bits meet none of 112's. Numbers below 2^-6
+// have an exponent of 0 and no leading 1: these, few in a row, are looked up. Codes of NaN become 480 * 2^-8: their row's
+// scale is NaN.
+static constexpr float kWideUnit = 256.0f;
+static constexpr uint16_t kWideExponent = 112 << 7;
+static constexpr uint16_t kWideBits = 0x87f0;  // sign, and the code's seven other bits
+static constexpr uint16_t kWideLittle[8] = {0, 0x3700, 0x3780, 0x37c0, 0x3800, 0x3820, 0x3840, 0x3860};  // i * 2^-17
 
-// `count` codes, a multiple of 32.
-static inline void widen(uint16_t* to, const uint8_t* from, uint64_t count) {
+// Where bf16 element `at` lies in 8-bit pages: of 64 elements, the first half in the high bytes of 32 words, the second in
+// the low bytes. Half as many shifts widen them then.
+static inline uint64_t f8_place(uint64_t at) {
+  const uint64_t element = at % 64;
+  return at - element + (element < 32 ? 2 * element + 1 : 2 * (element - 32));
+}
+
+// 64 codes into 64 elements.
+static inline __attribute__((always_inline)) void widen_64(uint16_t* to, const uint8_t* from) {
 #if defined(__AVX512F__)
-  const __m512i bias = _mm512_set1_epi16(kBias);
-  const __m512i little = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kLittleBias)));
-  for (uint64_t i = 0; i < count; i += 32) {
-    const __m512i code = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
-    const __mmask32 is_little = _mm512_testn_epi16_mask(code, _mm512_set1_epi16(0x78));
-    const __m512i placed = _mm512_and_si512(_mm512_slli_epi16(code, 4), _mm512_set1_epi16(-0x7810));  // 0x87f0
-    const __m512i added = _mm512_mask_permutexvar_epi16(bias, is_little, code, little);
-    _mm512_storeu_si512(to + i, _mm512_add_epi16(placed, added));
+  const __m512i bits = _mm512_set1_epi16(static_cast<int16_t>(kWideBits));
+  const __m512i exponent = _mm512_set1_epi16(kWideExponent);
+  const __m512i codes = _mm512_loadu_si512(from);
+  const auto place = [&](__m512i shifted) {  // (shifted & bits) | exponent
+    return _mm512_ternarylogic_epi32(shifted, bits, exponent, 0xea);
+  };
+  __m512i high = place(_mm512_srai_epi16(codes, 4));
+  __m512i low = place(_mm512_srai_epi16(_mm512_slli_epi16(codes, 8), 4));
+  if (__builtin_expect(_mm512_testn_epi8_mask(codes, _mm512_set1_epi8(0x78)) != 0, 0)) {
+    const __m512i little = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kWideLittle)));
+    const auto look_up = [&](__m512i placed, __m512i code) {
+      const __mmask32 is_little = _mm512_testn_epi16_mask(code, _mm512_set1_epi16(0x78));
+      const __m512i sign = _mm512_and_si512(placed, _mm512_set1_epi16(-0x8000));
+      const __m512i found = _mm512_or_si512(sign, _mm512_permutexvar_epi16(code, little));
+      return _mm512_mask_blend_epi16(is_little, placed, found);
+    };
+    high = look_up(high, _mm512_srli_epi16(codes, 8));
+    low = look_up(low, codes);
   }
-#elif defined(__AVX2__)
-  const __m256i bias = _mm256_set1_epi16(kBias);
-  const __m256i little = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kLittleBias)));
-  for (uint64_t i = 0; i < count; i += 16) {
-    const __m256i code = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-    const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi16(0x7f));
-    const __m256i placed = _mm256_and_si256(_mm256_slli_epi16(code, 4), _mm256_set1_epi16(-0x7810));
-    // The two bytes of entry m of the table: 2 m and 2 m + 1. Of a magnitude of 8 or more the result is not used.
-    const __m256i index =
-        _mm256_add_epi16(_mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x0202)), _mm256_set1_epi16(0x0100));
-    const __m256i is_little = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), magnitude);
-    const __m256i added = _mm256_blendv_epi8(bias, _mm256_shuffle_epi8(little, index), is_little);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_add_epi16(placed, added));
+  _mm512_storeu_si512(to, high);
+  _mm512_storeu_si512(to + 32, low);
+#else
+  bool has_little = false;
+#if defined(__AVX2__)
+  const __m256i bits = _mm256_set1_epi16(static_cast<int16_t>(kWideBits));
+  const __m256i exponent = _mm256_set1_epi16(kWideExponent);
+  for (uint32_t i = 0; i < 32; i += 16) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 2 * i));
+    const auto put = [&](uint16_t* at, __m256i shifted) {
+      const __m256i placed = _mm256_or_si256(_mm256_and_si256(shifted, bits), exponent);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), placed);
+    };
+    put(to + i, _mm256_srai_epi16(codes, 4));
+    put(to + 32 + i, _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 4));
+    const __m256i large = _mm256_and_si256(codes, _mm256_set1_epi8(0x78));
+    has_little |= _mm256_movemask_epi8(_mm256_cmpeq_epi8(large, _mm256_setzero_si256())) != 0;
   }
 #else
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint32_t magnitude = from[i] & 0x7fu;
-    const uint32_t added = magnitude < 8 ? kLittleBias[magnitude] : kBias;
-    to[i] = static_cast<uint16_t>((from[i] & 0x80u) << 8 | ((magnitude << 4) + added));
+  for (uint32_t i = 0; i < 64; ++i) {
+    const uint32_t code = from[f8_place(i)];
+    to[i] = static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7fu) << 4 | kWideExponent);
+    has_little |= (code & 0x78u) == 0;
+  }
+#endif
+  for (uint32_t i = 0; has_little && i < 64; ++i) {
+    const uint32_t code = from[f8_place(i)];
+    if ((code & 0x78u) == 0) to[i] = static_cast<uint16_t>((code & 0x80u) << 8 | kWideLittle[code & 7u]);
   }
 #endif
 }
 
-struct WidePage {
-  uint16_t* keys;
-  uint16_t* values;
-  float* key_scales;
-  float* value_scales;
-};
-
-// The first `count` keys and values of a page, in a layout as of bf16 pages. What follows them up to a multiple of 16 is
-// some finite number, with a scale of 0 for values.
-static inline void widen_page(const LayerPages& layer, const std::byte* block, uint32_t count, const WidePage& to) {
-  const auto* keys = reinterpret_cast<const uint8_t*>(block);
-  const uint8_t* values = keys + uint64_t{layer.page_size} * layer.key_width;
-  const uint32_t slots = (count + 15) / 16 * 16;
-  widen(to.keys, keys, uint64_t{slots} * layer.key_width);
-  const uint64_t group = uint64_t{layer.page_size} * kColumnsTogether;  // columns that lie together
-  for (uint64_t at = 0; at < uint64_t{layer.page_size} * layer.value_width; at += group) {
-    widen(to.values + at, values + at, uint64_t{slots} * kColumnsTogether);
+// `count` is a multiple of 64. Meanwhile as many bytes are fetched from `next`: pages are short, and the processor's own
+// fetching begins anew in each.
+static inline void widen(uint16_t* to, const uint8_t* from, uint64_t count, const uint8_t* next) {
+  for (uint64_t i = 0; i < count; i += 64) {
+    __builtin_prefetch(next + i);
+    widen_64(to + i, from + i);
   }
-  const auto* scales = reinterpret_cast<const float*>(block + f8_scales_offset(layer));
-  __builtin_memcpy(to.key_scales, scales, slots * sizeof(float));
-  __builtin_memcpy(to.value_scales, scales + layer.page_size, count * sizeof(float));
-  __builtin_memset(to.value_scales + count, 0, (slots - count) * sizeof(float));
+}
+
+// The first `slots` (a multiple of 16) keys of a page, and the same of value columns [column, column + columns), multiples of
+// 16, in the layout of a bf16 page with as many columns. Slots that hold no token give some finite numbers.
+static inline void widen_keys(const LayerPages& layer, const std::byte* block, uint32_t slots, uint16_t* to,
+                              const std::byte* next) {
+  widen(to, reinterpret_cast<const uint8_t*>(block), uint64_t{slots} * layer.key_width,
+        reinterpret_cast<const uint8_t*>(next));
+}
+static inline void widen_values(const LayerPages& layer, const std::byte* block, uint32_t column, uint32_t columns,
+                                uint32_t slots, uint16_t* to, const std::byte* next) {
+  const uint64_t offset = uint64_t{layer.page_size} * (layer.key_width + column);
+  const auto* values = reinterpret_cast<const uint8_t*>(block) + offset;
+  const auto* next_values = reinterpret_cast<const uint8_t*>(next) + offset;
+  for (uint64_t at = 0; at < uint64_t{layer.page_size} * columns; at += uint64_t{layer.page_size} * kColumnsTogether) {
+    widen(to + at, values + at, uint64_t{slots} * kColumnsTogether, next_values + at);
+  }
+}
+
+// The scales of the first `count` slots in units of wide elements, and zeros up to a multiple of 16.
+static inline void copy_scales(const float* from, uint32_t count, float* to) {
+  for (uint32_t i = 0; i < count; i += kLanes) store(to + i, mul(load(from + i), set1(kWideUnit)));
+  for (uint32_t i = count; i % 16 != 0; ++i) to[i] = 0;
 }
 
 // NaN unless all of the row is finite: x - x is NaN for NaN and the infinities, and else 0.

@@ -20,6 +20,7 @@ struct F32Factor {
   static constexpr bool kScaled = false;
   static F32 weight(F32 exponent) { return exp2_bounded(exponent); }
   static void store_factors(Factor* to, F32 v) { store(to, v); }
+  static void store_pair(Factor* to, F32 low, F32 high) { store(to, low), store(to + kLanes, high); }
   static float store_weights(Factor* to, const float* scores, uint32_t first, uint32_t last, F32 shift) {
     F32 sums[2] = {zero(), zero()};
     const auto weigh = [&](uint32_t i, F32& sum) {
@@ -69,7 +70,13 @@ struct Bf16Elements {
     return _mm512_dpbf16_ps(sum, (__m512bh)v, (__m512bh)_mm512_set1_epi32(pair));
   }
   static void narrow(Stored* to, F32 v) { store_bf16(to, v); }
-  static void store_factors(Factor* to, F32 v) { store_bf16(to, v); }
+  // Denormals become 0, as the products would take them.
+  static void store_factors(Factor* to, F32 v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh(v));
+  }
+  static void store_pair(Factor* to, F32 low, F32 high) {
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+  }
   static float store_weights(Factor* to, const float* scores, uint32_t first, uint32_t last, F32 shift) {
     const auto weight_of = [&](uint32_t i) { return weight(sub(load(scores + i), shift)); };
     F32 sums[2] = {zero(), zero()};
@@ -126,12 +133,19 @@ struct F8Elements : Bf16Elements {
   static float store_weights(Factor* to, const float* scores, const float* scales, uint32_t first, uint32_t last,
                              F32 shift) {
     F32 sums[2] = {zero(), zero()};
-    for (uint32_t i = first; i < last; i += kLanes) {
+    const auto weigh = [&](uint32_t i) {  // the weight that is stored
       const F32 v = weight(sub(load(scores + i), shift));
-      store_factors(to + i, mul(v, load(scales + i)));
       F32& sum = sums[i / kLanes % 2];
       sum = add(sum, v);
+      return mul(v, load(scales + i));
+    };
+    uint32_t i = first;
+    if (i < last && i / kLanes % 2 == 1) store_factors(to + i, weigh(i)), i += kLanes;
+    for (; i + 2 * kLanes <= last; i += 2 * kLanes) {
+      const F32 low = weigh(i);
+      store_pair(to + i, low, weigh(i + kLanes));
     }
+    if (i < last) store_factors(to + i, weigh(i));
     return reduce_add(add(sums[0], sums[1]));
   }
 };

@@ -50,6 +50,7 @@ template <typename Elements>
 struct PlainRows {
   using Stored = typename Elements::Stored;
   static constexpr uint32_t kStep = Elements::kStep;
+  static uint64_t place(uint64_t at) { return at; }
   static void narrow(const float* row, uint32_t width, Stored* to, float* /*scale*/) {
     for (uint32_t i = 0; i < width; i += kLanes) Elements::narrow(to + i, load(row + i));
   }
@@ -57,6 +58,7 @@ struct PlainRows {
 struct F8Rows {
   using Stored = uint8_t;
   static constexpr uint32_t kStep = F8Elements::kStep;
+  static uint64_t place(uint64_t at) { return f8_place(at); }
   static void narrow(const float* row, uint32_t width, Stored* to, float* scale) {
     *scale = f8_scale(row, width);
     narrow_f8(to, row, width, *scale);
@@ -75,13 +77,16 @@ static inline void append_head(const RopeAppendCall& call, uint32_t slot, const 
   auto* scales = reinterpret_cast<float*>(block + f8_scales_offset(call.pages));
   Stored narrow[kHeadDimMax];
   Rows::narrow(key, key_width, narrow, scales + slot);
-  auto* keys = reinterpret_cast<Stored*>(block) + key_offset<kStep>(slot, key_width);
-  for (uint32_t i = 0; i < key_width; i += kStep, keys += kColumnsTogether * kStep) {
-    __builtin_memcpy(keys, narrow + i, kStep * sizeof(*keys));
+  auto* keys = reinterpret_cast<Stored*>(block);
+  for (uint32_t i = 0; i < key_width; ++i) {
+    keys[Rows::place(key_offset<kStep>(slot, key_width) + i / kStep * kStep * kColumnsTogether + i % kStep)] =
+        narrow[i];
   }
-  auto* values = reinterpret_cast<Stored*>(block) + uint64_t{page_size} * key_width;
+  Stored* values = keys + uint64_t{page_size} * key_width;
   Rows::narrow(value, value_width, narrow, scales + page_size + slot);
-  for (uint32_t i = 0; i < value_width; ++i) values[value_offset<kStep>(slot, i, page_size)] = narrow[i];
+  for (uint32_t i = 0; i < value_width; ++i) {
+    values[Rows::place(value_offset<kStep>(slot, i, page_size))] = narrow[i];
+  }
 }
 
 template <typename Rows>
