@@ -68,11 +68,14 @@ static inline __attribute__((always_inline)) void widen_64(uint16_t* to, const u
     has_little |= _mm256_movemask_epi8(_mm256_cmpeq_epi8(large, _mm256_setzero_si256())) != 0;
   }
 #else
-  for (uint32_t i = 0; i < 64; ++i) {
-    const uint32_t code = from[f8_place(i)];
-    to[i] = static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7fu) << 4 | kWideExponent);
-    has_little |= (code & 0x78u) == 0;
+  const auto place = [](uint32_t code) {
+    return static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7fu) << 4 | kWideExponent);
+  };
+  for (uint32_t i = 0; i < 32; ++i) {
+    to[i] = place(from[2 * i + 1]);
+    to[32 + i] = place(from[2 * i]);
   }
+  for (uint32_t i = 0; i < 64; ++i) has_little |= (from[i] & 0x78u) == 0;
 #endif
   for (uint32_t i = 0; has_little && i < 64; ++i) {
     const uint32_t code = from[f8_place(i)];
