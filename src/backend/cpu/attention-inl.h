@@ -2,8 +2,9 @@
 //
 //   for every cut of the item's keys                        (absolute multiples of `cut`)
 //     for some tiles of rows, each stage for all of them    (row = token * group + head of the group)
-//       scores = q . keys                                   Dots::scores; of 8-bit pages, times the keys' scales
-//       weights = 2^(score - max), 0 where masked           weigh_rows; of 8-bit pages, times the values' scales
+//       scores = q . keys                                   Dots::scores
+//       weights = 2^(score - max), 0 where masked           weigh_rows; 8-bit pages: scores times the keys' scales
+//                                                           before, weights times the values' scales after
 //       sums = weights . values                             Dots::sums
 //       state = (sums / l, max + log2 l)                    folded into the row's state, or stored as the cut's partial
 //
@@ -258,17 +259,18 @@ class ItemAttention {
     const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{tile.row_begin} * width;
     const TileWeights<Elements> to = weights_of(index);
     Dots::scores(pages, width, factors, tile.rows, to.scores, to.scores_stride);
+  }
+
+  void weigh(Tile& tile, uint32_t index) {
     if constexpr (Elements::kScaled) {
+      const TileWeights<Elements> to = weights_of(index);
       for (uint32_t r = 0; r < tile.rows; ++r) {
         float* scores = to.scores + uint64_t{r} * to.scores_stride;
-        for (uint32_t i = pages.begin; i < pages.end; i += kLanes) {
+        for (uint32_t i = tile.pages.begin; i < tile.pages.end; i += kLanes) {
           store(scores + i, mul(load(scores + i), load(key_scales() + i)));
         }
       }
     }
-  }
-
-  void weigh(Tile& tile, uint32_t index) {
     weigh_rows<Elements>(weights_of(index), tile.seen, tile.rows, tile.pages.begin, tile.pages.end, call_.softcap,
                          tile.share, tile.lse2);
   }
