@@ -89,7 +89,7 @@ void add_inspect(CLI::App& app, std::function<Status()>& run) {
   CLI::App* command = app.add_subcommand("inspect", "what a model file holds, and the memory it will need");
   command->add_option("file", options->file, "GGUF file")->required();
   command->add_flag("--tensors", options->tensors, "list every tensor");
-  command->add_option("--kv-cache-dtype", options->kv_cache_dtype, "bf16, f16 or f32")->capture_default_str();
+  command->add_option("--kv-cache-dtype", options->kv_cache_dtype, "bf16, f16, f32 or fp8")->capture_default_str();
   command->add_option("--block-size", options->block_size, "tokens of a KV page")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

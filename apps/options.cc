@@ -71,7 +71,7 @@ void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_option("--block-size", options.block_size, "tokens of a KV page")
       ->envname("HEADWATER_BLOCK_SIZE")
       ->capture_default_str();
-  app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "bf16, f16 or f32")
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtype, "bf16, f16, f32 or fp8")
       ->envname("HEADWATER_KV_CACHE_DTYPE")
       ->capture_default_str();
   app.add_option("--shared-prefix", options.shared_prefix, "auto, off or always")
@@ -106,7 +106,8 @@ Result<DType> parse_kv_dtype(const std::string& text) {
   if (name == "bf16" || name == "bfloat16" || name == "auto") return DType::kBF16;
   if (name == "f16" || name == "float16") return DType::kF16;
   if (name == "f32" || name == "float32") return DType::kF32;
-  return error(ErrorCode::kInvalidArgument, "--kv-cache-dtype '{}' is unknown; use bf16, f16 or f32", text);
+  if (name == "f8" || name == "fp8" || name == "f8_e4m3" || name == "fp8_e4m3") return DType::kF8E4M3;
+  return error(ErrorCode::kInvalidArgument, "--kv-cache-dtype '{}' is unknown; use bf16, f16, f32 or fp8", text);
 }
 
 Result<engine::EngineConfig> engine_config(const EngineOptions& options) {

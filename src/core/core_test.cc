@@ -37,6 +37,58 @@ TEST(Dtype, Bf16RoundsToNearestEvenAndKeepsNan) {
   EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
+// The format's own definition, in doubles.
+double f8_e4m3_value(uint32_t code) {
+  const int exponent = static_cast<int>(code >> 3 & 15u);
+  const double fraction = (code & 7u) / 8.0;
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, -6) : std::ldexp(1 + fraction, exponent - 7);
+  return (code & 0x80u) != 0 ? -magnitude : magnitude;
+}
+
+TEST(Dtype, EveryF8E4M3CodeHasItsValueAndSurvivesTheRoundTrip) {
+  for (uint32_t code = 0; code < 256; ++code) {
+    const float value = f8_e4m3_to_f32(static_cast<uint8_t>(code));
+    if ((code & 0x7fu) == 0x7f) {
+      EXPECT_TRUE(std::isnan(value)) << code;
+      EXPECT_EQ(f32_to_f8_e4m3(value), 0x7f) << code;
+    } else {
+      EXPECT_EQ(value, f8_e4m3_value(code)) << code;
+      EXPECT_EQ(std::signbit(value), code >= 0x80) << code;
+      EXPECT_EQ(f32_to_f8_e4m3(value), code);
+    }
+  }
+  EXPECT_EQ(f8_e4m3_to_f32(0x7e), kF8E4M3Max);
+}
+
+TEST(Dtype, F8E4M3RoundsToNearestEvenBetweenAllNeighboursAndSaturates) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const uint32_t sign : {0u, 0x80u}) {
+    for (uint32_t code = 0; code < 0x7e; ++code) {
+      const uint32_t low = sign | code, high = sign | (code + 1);
+      const auto middle = static_cast<float>((f8_e4m3_value(low) + f8_e4m3_value(high)) / 2);
+      EXPECT_EQ(f32_to_f8_e4m3(middle), code % 2 == 0 ? low : high) << code;
+      EXPECT_EQ(f32_to_f8_e4m3(std::nextafter(middle, 0.0f)), low) << code;
+      EXPECT_EQ(f32_to_f8_e4m3(std::nextafter(middle, 2 * middle)), high) << code;
+    }
+    const float one = sign == 0 ? 1.0f : -1.0f;
+    for (const float beyond : {std::nextafter(448.0f, infinity), 464.0f, 480.0f, 1e30f, infinity}) {
+      EXPECT_EQ(f32_to_f8_e4m3(one * beyond), sign | 0x7e) << beyond;
+    }
+    for (const float little : {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-11f}) {
+      EXPECT_EQ(f32_to_f8_e4m3(one * little), sign) << little;
+    }
+  }
+}
+
+TEST(Dtype, DequantizesF8E4M3WithAScaleOfOne) {
+  const uint8_t row[3] = {0x38, 0xb8, 0x01};
+  float out[3];
+  dequantize_row(DType::kF8E4M3, row, 3, out);
+  EXPECT_EQ(out[0], 1.0f);
+  EXPECT_EQ(out[1], -1.0f);
+  EXPECT_EQ(out[2], 0x1p-9f);
+}
+
 TEST(Dtype, DequantizesQ4_1AsTheFormatSays) {
   uint8_t block[20] = {};
   block[1] = 0x38;  // d = 0.5

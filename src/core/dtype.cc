@@ -15,8 +15,8 @@ struct Traits {
   uint32_t bytes;
 };
 
-constexpr Traits kTraits[] = {{"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},
-                              {"Q8_0", 32, 34}, {"Q4_1", 32, 20}, {"Q4_0", 32, 18}};
+constexpr Traits kTraits[] = {{"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},   {"Q8_0", 32, 34},
+                              {"Q4_1", 32, 20}, {"Q4_0", 32, 18}, {"F8_E4M3", 1, 1}};
 
 const Traits& traits(DType dtype) {
   const auto index = static_cast<size_t>(dtype);
@@ -99,6 +99,28 @@ uint16_t f32_to_f16(float value) {
   return static_cast<uint16_t>(sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13);
 }
 
+// Exponent and fraction have the places of a float whose bias is 120 smaller: moved there, a number is 2^-120 of itself,
+// subnormals included.
+float f8_e4m3_to_f32(uint8_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;
+  const uint32_t magnitude = bits & 0x7fu;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+  return std::bit_cast<float>(sign | magnitude << 20) * 0x1p120f;
+}
+
+uint8_t f32_to_f8_e4m3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 24 & 0x80u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7f;
+  if (magnitude >= 0x43e00000u) return static_cast<uint8_t>(sign | 0x7e);  // 448
+  if (magnitude < 0x3c800000u) {  // below 2^-6: let the float adder round to a multiple of 2^-9
+    const float shifted = std::bit_cast<float>(magnitude) + 0x1p14f;
+    return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x46800000u));
+  }
+  return static_cast<uint8_t>(sign | (magnitude - 0x3c000000u + 0x7ffffu + (magnitude >> 20 & 1u)) >> 20);
+}
+
 void dequantize_row(DType dtype, const void* row, uint64_t elements, float* out) {
   check(elements % block_elements(dtype) == 0, "a row is whole blocks");
   const auto* bytes = static_cast<const uint8_t*>(row);
@@ -111,6 +133,9 @@ void dequantize_row(DType dtype, const void* row, uint64_t elements, float* out)
       return;
     case DType::kBF16:
       for (uint64_t i = 0; i < elements; ++i) out[i] = bf16_to_f32(read_u16(bytes + 2 * i));
+      return;
+    case DType::kF8E4M3:
+      for (uint64_t i = 0; i < elements; ++i) out[i] = f8_e4m3_to_f32(bytes[i]);
       return;
     case DType::kQ8_0:
       dequantize_q8_0(bytes, elements / 32, out);

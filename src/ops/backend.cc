@@ -24,6 +24,12 @@ class HostStopwatch final : public Stopwatch {
 
 }  // namespace
 
+Status check_weight_type(DType dtype) {
+  if (dtype != DType::kF8E4M3) return {};
+  return error(ErrorCode::kUnsupported, "a weight of {}, which is a type of KV pages alone; use a file of another type",
+               to_string(dtype));
+}
+
 Status Backend::upload(const Matrix& to, std::span<const float> from) {
   check(from.size() == uint64_t{to.rows} * to.columns, "upload: one value an element");
   for (uint64_t row = 0; row < to.rows; ++row) std::copy_n(&from[row * to.columns], to.columns, to.row(row));

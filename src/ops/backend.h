@@ -43,6 +43,9 @@ struct WeightView {
   uint64_t bytes() const { return rows * row_bytes(dtype, columns); }
 };
 
+// kUnsupported for what no weight is stored in: the elements of 8-bit KV pages.
+Status check_weight_type(DType dtype);
+
 // A weight as the back end wants it (repacked, uploaded, or just the view). Same quantisation, same values.
 class Weight {
  public:
@@ -97,15 +100,19 @@ struct Rope {
 };
 
 // Rotates q and k by their positions and writes k and v of each token into its page slot, in one pass. A token whose append
-// page is kNoPage (a padded row) is not written.
+// page is kNoPage (a padded row) is not written. With norms, each head x of q and k becomes
+// x / sqrt(mean(x^2) + norm_epsilon) * norm before it is rotated (Qwen3, Gemma 3).
 struct RopeAppendParams {
-  Matrix q;  // [T, q_heads * head_dim], rotated in place; may be a slice of a fused projection (stride > columns)
+  Matrix q;  // [T, q_heads * head_dim], changed in place; may be a slice of a fused projection (stride > columns)
   Matrix k;  // [T, kv_heads * head_dim]; left as it was
   Matrix v;  // [T, kv_heads * v_head_dim]
   const DeviceBatch* batch;
   Rope rope;
   KvPool* pool;
   uint32_t layer;
+  const float* q_norm = nullptr;  // [head_dim], the same for all heads, or null
+  const float* k_norm = nullptr;
+  float norm_epsilon = 1e-6f;
 };
 
 // The fields of attention that differ between models (not between steps). The window is in the plan.

@@ -7,14 +7,10 @@
 #include <numeric>
 #include <set>
 
+#include "support/kv_rows.h"
+
 namespace headwater::testing {
 namespace {
-
-float rounded(DType dtype, float value) {
-  if (dtype == DType::kF16) return f16_to_f32(f32_to_f16(value));
-  if (dtype == DType::kBF16) return bf16_to_f32(f32_to_bf16(value));
-  return value;
-}
 
 uint32_t pages_of(const std::vector<SequencePages>& forest) {
   std::set<PageId> pages;
@@ -109,7 +105,7 @@ void AttentionCase::fill_slot(PageId page, uint32_t slot, Random& random) {
     float* k = &keys_[row_of(page, slot, head) * shape.head_dim];
     float* v = &values_[row_of(page, slot, head) * shape.v_head_dim];
     for (uint32_t d = 0; d < shape.head_dim; ++d) k[d] = random.normal();
-    for (uint32_t d = 0; d < shape.v_head_dim; ++d) v[d] = rounded(shape.dtype, random.normal());
+    for (uint32_t d = 0; d < shape.v_head_dim; ++d) v[d] = random.normal();
     if (setting_.logit_offset != 0) {  // nothing but 1 along the direction, so that the offset is the same for all keys
       const float along = std::inner_product(k, k + shape.head_dim, offset_direction_.begin(), 0.0f);
       for (uint32_t d = 0; d < shape.head_dim; ++d) {
@@ -117,7 +113,8 @@ void AttentionCase::fill_slot(PageId page, uint32_t slot, Random& random) {
         k[d] = across + offset_direction_[d];
       }
     }
-    for (uint32_t d = 0; d < shape.head_dim; ++d) k[d] = rounded(shape.dtype, k[d]);
+    round_kv_row(shape.dtype, {k, shape.head_dim});
+    round_kv_row(shape.dtype, {v, shape.v_head_dim});
   }
 }
 

@@ -62,7 +62,7 @@ struct AttentionSetting {
   float softcap = 0;
   bool has_sinks = false;
   float logit_size = 1;    // standard deviation of the logits
-  float logit_offset = 0;  // added to every logit of a row; with F16 and BF16 pages all logits of a row are equal then
+  float logit_offset = 0;  // added to every logit of a row; but with F32 pages all logits of a row are equal then
   uint32_t q_padding = 0;  // columns between the rows of q: a slice of a fused projection
 
   uint32_t q_heads() const { return kv_heads * group; }

@@ -58,11 +58,11 @@ TEST_P(Attention, EveryHeadSizeGroupPageSizeAndTypeUnderRandomPlans) {
   const std::array head_dims{64u, 80u, 96u, 112u, 128u, 256u};
   const std::array groups{1u, 3u, 5u, 7u, 14u};
   const std::array page_sizes{16u, 32u, 64u, 128u};
-  const std::array dtypes{DType::kF32, DType::kF16, DType::kBF16};
+  const std::array dtypes{DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
   for (uint32_t i = 0; i < 24 / kSlowdown; ++i) {  // every head size meets every type
     Random random(1000 + i);
     const Shape shape{random.between(1, 2), groups[i % 5], head_dims[i % 6], page_sizes[(i / 3) % 4],
-                      dtypes[(i + i / 6) % 3]};
+                      dtypes[(i + i / 6) % 4]};
     const AttentionSetting setting{
         .name = fmt::format("{} kv heads, group {}, D {}, page {}, {}", shape.kv_heads, shape.group, shape.head_dim,
                             shape.page_size, to_string(shape.dtype)),
@@ -192,7 +192,7 @@ TEST_P(Attention, ASlidingWindowStartsAtDifferentKeysOfASharedRun) {
 }
 
 TEST_P(Attention, TheWindowAppliesUnderEveryType) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
     Random random(10);
     const AttentionSetting setting{
         .name = "window 37", .seed = 10, .group = 3, .pages = 40, .dtype = dtype, .window = 37, .has_sinks = true};
@@ -226,7 +226,7 @@ TEST_P(Attention, ASinkCountsOnceHoweverManyPartialsItsRowHas) {
 }
 
 TEST_P(Attention, RaggedQueriesWithACausalLimitOfTheirOwn) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
     Random random(13);
     Sequences sequences(16, 64, random);
     const std::vector<PageId> shared = sequences.new_pages(6);
@@ -239,7 +239,7 @@ TEST_P(Attention, RaggedQueriesWithACausalLimitOfTheirOwn) {
 }
 
 TEST_P(Attention, LogitsNearMinus60000AreOrdinaryNumbers) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
     Random random(14);
     const AttentionSetting setting{.name = fmt::format("logits -6e4, {}", to_string(dtype)),
                                    .seed = 14,
@@ -324,47 +324,53 @@ TEST_P(Attention, PagesBeyondFourGigabytes) {
 }
 
 TEST_P(Attention, CopiedPagesHoldTheSameKeysAndValues) {
-  Random random(19);
-  const AttentionSetting setting{.name = "copies", .seed = 19, .kv_heads = 2, .group = 2, .pages = 60};
-  Sequences sequences = mixed_forest(16, setting.pages, random);
-  if (!takes(setting.kv_shape())) return;
-  const std::vector<PageId> used(sequences.table().page_ids.begin(), sequences.table().page_ids.end());
-  const AttentionCase data(setting, sequences);
-  AttentionRig rig(*backend_, data);
-  PlanBuilder builder = random_plan(sequences.table(), {}, random);
-  const AttentionResult before = rig.run(sequences, builder.plan());
-  const PageId spare = sequences.new_pages(1)[0], poisoned = sequences.new_pages(1)[0];
-  for (const PageId page : used) {  // away, over with NaN, and back
-    backend_->copy_pages(rig.pool(), std::array{page}, std::array{spare});
-    backend_->copy_pages(rig.pool(), std::array{poisoned}, std::array{page});
-    backend_->copy_pages(rig.pool(), std::array{spare}, std::array{page});
+  for (const DType dtype : {DType::kF32, DType::kF8E4M3}) {
+    Random random(19);
+    const AttentionSetting setting{
+        .name = "copies", .seed = 19, .kv_heads = 2, .group = 2, .pages = 60, .dtype = dtype};
+    Sequences sequences = mixed_forest(16, setting.pages, random);
+    if (!takes(setting.kv_shape())) continue;
+    const std::vector<PageId> used(sequences.table().page_ids.begin(), sequences.table().page_ids.end());
+    const AttentionCase data(setting, sequences);
+    AttentionRig rig(*backend_, data);
+    PlanBuilder builder = random_plan(sequences.table(), {}, random);
+    const AttentionResult before = rig.run(sequences, builder.plan());
+    const PageId spare = sequences.new_pages(1)[0], poisoned = sequences.new_pages(1)[0];
+    for (const PageId page : used) {  // away, over with NaN, and back
+      backend_->copy_pages(rig.pool(), std::array{page}, std::array{spare});
+      backend_->copy_pages(rig.pool(), std::array{poisoned}, std::array{page});
+      backend_->copy_pages(rig.pool(), std::array{spare}, std::array{page});
+    }
+    EXPECT_TRUE(same_bits(rig.run(sequences, builder.plan()).out, before.out, setting.seed)) << to_string(dtype);
+    const std::vector<PageId> poison(used.size(), poisoned);
+    backend_->copy_pages(rig.pool(), poison, used);
+    EXPECT_FALSE(same_bits(rig.run(sequences, builder.plan()).out, before.out, setting.seed)) << to_string(dtype);
   }
-  EXPECT_TRUE(same_bits(rig.run(sequences, builder.plan()).out, before.out, setting.seed));
-  const std::vector<PageId> poison(used.size(), poisoned);
-  backend_->copy_pages(rig.pool(), poison, used);
-  EXPECT_FALSE(same_bits(rig.run(sequences, builder.plan()).out, before.out, setting.seed));
 }
 
 // The bytes an item reads are its keys once, whoever shares them.
 TEST_P(Attention, KvBytesReadAreThoseOfThePlan) {
-  Random random(17);
-  const AttentionSetting setting{
-      .name = "bytes", .seed = 17, .kv_heads = 2, .group = 3, .pages = 40, .dtype = DType::kF16};
-  const Sequences sequences = mixed_forest(16, 40, random);
-  if (!takes(setting.kv_shape())) return;
-  const AttentionCase data(setting, sequences);
-  AttentionRig rig(*backend_, data);
-  PlanBuilder builder = random_plan(sequences.table(), {.cut = 32}, random);
-  const attention::Plan plan = builder.plan();
-  uint64_t bytes = 0;
-  for (const attention::WorkItem& item : plan.items) bytes += item.key_count * setting.kv_shape().bytes_token_layer();
-  (void)backend_->take_kv_bytes_read();
-  (void)rig.run(sequences, plan);
+  for (const DType dtype : {DType::kF16, DType::kF8E4M3}) {
+    Random random(17);
+    const AttentionSetting setting{.name = "bytes", .seed = 17, .kv_heads = 2, .group = 3, .pages = 40, .dtype = dtype};
+    const Sequences sequences = mixed_forest(16, 40, random);
+    if (!takes(setting.kv_shape())) continue;
+    const AttentionCase data(setting, sequences);
+    AttentionRig rig(*backend_, data);
+    PlanBuilder builder = random_plan(sequences.table(), {.cut = 32}, random);
+    const attention::Plan plan = builder.plan();
+    uint64_t bytes = 0;
+    for (const attention::WorkItem& item : plan.items) {
+      bytes += item.key_count * setting.kv_shape().bytes_token_layer();
+    }
+    (void)backend_->take_kv_bytes_read();
+    (void)rig.run(sequences, plan);
 #ifdef NDEBUG
-  if (!is_reference()) bytes = 0;  // fast back ends count in debug builds only
+    if (!is_reference()) bytes = 0;  // fast back ends count in debug builds only
 #endif
-  EXPECT_EQ(backend_->take_kv_bytes_read(), bytes);
-  EXPECT_EQ(backend_->take_kv_bytes_read(), 0u);
+    EXPECT_EQ(backend_->take_kv_bytes_read(), bytes);
+    EXPECT_EQ(backend_->take_kv_bytes_read(), 0u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, Attention, ::testing::ValuesIn(all_targets()), target_name);

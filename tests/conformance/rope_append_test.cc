@@ -21,6 +21,7 @@ struct RopeCase {
   uint32_t page_size;
   DType dtype;
   uint32_t tokens;
+  bool has_norms = false;
 };
 
 constexpr uint32_t kKvHeads = 2, kGroup = 3;
@@ -81,6 +82,8 @@ class RopeStep {
     }
     const ops::Matrix qkv = memory.put(qkv_);
     ops::Backend& backend = memory.backend();
+    const float* q_norm = case_.has_norms ? norm_on(backend, 0.5f) : nullptr;
+    const float* k_norm = case_.has_norms ? norm_on(backend, 2.0f) : nullptr;
     const Result<ops::DeviceBatch> batch = backend.begin_step(block);
     backend.rope_append({slice(qkv, 0, kKvHeads * kGroup),
                          slice(qkv, kKvHeads * kGroup, kKvHeads),
@@ -88,7 +91,10 @@ class RopeStep {
                          &*batch,
                          {case_.style, case_.dims, frequencies_.data()},
                          pool_.get(),
-                         1});
+                         1,
+                         q_norm,
+                         k_norm,
+                         0.01f});
     ASSERT_TRUE(backend.finish());
     const std::vector<float> old_values = qkv_.values();
     memory.get(qkv_, qkv);
@@ -138,6 +144,15 @@ class RopeStep {
     values = out.values();
   }
 
+  // [head_dim] weights from `least` to twice that.
+  const float* norm_on(ops::Backend& backend, float least) const {
+    std::vector<float> weights(case_.head_dim);
+    for (uint32_t i = 0; i < case_.head_dim; ++i) weights[i] = least * (1 + static_cast<float>(i) / case_.head_dim);
+    const Result<ops::Matrix> matrix = backend.allocate(1, case_.head_dim);
+    check(matrix.is_ok() && backend.upload(*matrix, weights).is_ok(), "upload");
+    return matrix->data;
+  }
+
   RopeCase case_;
   Random random_;
   HostMatrix qkv_{0, 0};
@@ -147,6 +162,13 @@ class RopeStep {
 };
 
 class RopeAppend : public TargetTest {};
+
+// A key that differs in its last bit may be rounded to the other neighbour: one element in thousands, by an eighth.
+Tolerance keys_tolerance(DType dtype) {
+  Tolerance tolerance = tolerance_for(dtype, 1);
+  if (dtype == DType::kF8E4M3) tolerance.relative = 0.13;
+  return tolerance;
+}
 
 TEST_P(RopeAppend, RotatesAndAppendsAsTheReferenceDoes) {
   using ops::RopeStyle;
@@ -159,14 +181,21 @@ TEST_P(RopeAppend, RotatesAndAppendsAsTheReferenceDoes) {
                                {RopeStyle::kAdjacentPairs, 112, 112, 16, DType::kF16, 1},
                                {RopeStyle::kHalves, 128, 128, 128, DType::kBF16, 3},
                                {RopeStyle::kHalves, 2, 256, 16, DType::kF32, 2},
-                               {RopeStyle::kAdjacentPairs, 0, 64, 16, DType::kBF16, 6}}) {
+                               {RopeStyle::kAdjacentPairs, 0, 64, 16, DType::kBF16, 6},
+                               {RopeStyle::kHalves, 64, 64, 32, DType::kF8E4M3, 33},
+                               {RopeStyle::kAdjacentPairs, 80, 80, 16, DType::kF8E4M3, 7},
+                               {RopeStyle::kHalves, 128, 128, 16, DType::kF32, 5, true},
+                               {RopeStyle::kAdjacentPairs, 64, 96, 32, DType::kF32, 9, true},
+                               {RopeStyle::kHalves, 256, 256, 16, DType::kBF16, 3, true},
+                               {RopeStyle::kAdjacentPairs, 64, 64, 16, DType::kF8E4M3, 9, true}}) {
     if (!takes(RopeStep(rope, 0).shape())) continue;
-    const std::string what = fmt::format("{} of {} dimensions, {}", rope.dims, rope.head_dim, to_string(rope.dtype));
+    const std::string what = fmt::format("{} of {} dimensions, {}{}", rope.dims, rope.head_dim, to_string(rope.dtype),
+                                         rope.has_norms ? ", norms" : "");
     RopeStep got(rope, ++seed), expected(rope, seed);
     got.run(*backend_);
     expected.run(*reference);
     EXPECT_TRUE(near(got.queries(), expected.queries(), tolerance_for(DType::kF32, 1), seed, what + ", q"));
-    EXPECT_TRUE(near(got.keys, expected.keys, tolerance_for(rope.dtype, 1), seed, what + ", k"));
+    EXPECT_TRUE(near(got.keys, expected.keys, keys_tolerance(rope.dtype), seed, what + ", k"));
     EXPECT_TRUE(near(got.values, expected.values, tolerance_for(rope.dtype, 1), seed, what + ", v"));
   }
 }

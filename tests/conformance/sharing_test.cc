@@ -89,7 +89,7 @@ class SharedPlans : public TargetTest {
 
   void for_each_case(const std::function<void(const AttentionSetting&, const Sequences&)>& body) {
     for (const Forest& forest : kForests) {
-      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
         for (const uint32_t page_size : {16u, 32u}) {
           Random random(page_size);
           const uint32_t window = dtype == DType::kF16 ? 300 : 0;

@@ -63,6 +63,8 @@ Tolerance logits_tolerance(DType weights) {
     case DType::kQ4_0:
     case DType::kQ4_1:
       return {0.15, 0, 1 - 1e-3};
+    case DType::kF8E4M3:
+      break;
   }
   return {};
 }
@@ -93,7 +95,7 @@ TEST_P(TinyModels, OfEveryWeightTypeGiveTheReferencesLogits) {
 TEST_P(TinyModels, GiveTheSameBitsHoweverThePromptIsCut) {
   for (const Case& one : kCases) {
     const std::vector<std::byte> image = TinyModel(one.shape, one.weights).image(kSeed);
-    for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType kv_dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
       const Result<std::vector<float>> whole = logits_of(image, *backend_, kv_dtype, kTokens);
       ASSERT_TRUE(whole) << whole.status().message();
       for (const uint32_t chunk : {1u, 2u, 5u, 7u, 33u}) {

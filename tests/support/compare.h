@@ -30,6 +30,9 @@ struct Tolerance {
 // length, counted from 4,096 terms.
 //   F32          arithmetic in f32: a few dozen roundings of 2^-24
 //   F16, BF16    one operand rounded to 8 bits (BF16 dot instructions round q, probabilities or activations too)
+//   F8_E4M3      keys and values as stored are exact in every wider type; q and probabilities times a value's scale are
+//                rounded as for BF16. The product is rounded but not the probability in the denominator, so one key's
+//                error of 2^-9 does not cancel: still inside what a rounding to 8 bits is allowed
 //   Q8_0, Q4_x   activations rounded to 8-bit integers in blocks of 32: a step of max|x| / 127, which for normal inputs
 //   is
 //                a standard deviation of 0.0055 of the product of the norms of x and the weight's row; seven deviations
@@ -40,6 +43,7 @@ inline Tolerance tolerance_for(DType dtype, uint64_t reduction) {
       return Tolerance{2e-5, 2e-5, 1 - 1e-8}.scaled(growth);
     case DType::kF16:
     case DType::kBF16:
+    case DType::kF8E4M3:
       return Tolerance{5e-3, 5e-3, 1 - 1e-4}.scaled(growth);
     case DType::kQ8_0:
     case DType::kQ4_0:

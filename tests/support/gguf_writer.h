@@ -115,6 +115,8 @@ class GgufWriter {
         return 2;
       case DType::kQ4_1:
         return 3;
+      case DType::kF8E4M3:
+        break;
     }
     return 0;
   }

@@ -82,6 +82,8 @@ inline std::vector<std::byte> quantize(DType dtype, std::span<const float> value
       case DType::kQ4_0:
         quantize_block_q4_0(values.subspan(i, 32), block);
         break;
+      case DType::kF8E4M3:
+        check(false, "no weight has this type");
     }
   }
   return bytes;

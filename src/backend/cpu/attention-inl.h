@@ -3,7 +3,8 @@
 //   for every cut of the item's keys                        (absolute multiples of `cut`)
 //     for some tiles of rows, each stage for all of them    (row = token * group + head of the group)
 //       scores = q . keys                                   Dots::scores
-//       weights = 2^(score - max), 0 where masked           weigh_rows
+//       weights = 2^(score - max), 0 where masked           weigh_rows; 8-bit pages: scores times the keys' scales
+//                                                           before, weights times the values' scales after
 //       sums = weights . values                             Dots::sums
 //       state = (sums / l, max + log2 l)                    folded into the row's state, or stored as the cut's partial
 //
@@ -18,9 +19,11 @@
 //    so whether a tile computes them or skips them changes no bit.
 // 3. States meet in shares_of() and merge_values() alone, in key order, the sink first.
 // Masked scores are replaced by selection, never computed with: slots past an item's keys may hold NaN. Values there
-// are read from a copy with zeros instead (copy_tail).
+// are read from a copy with zeros instead (copy_tail). Of 8-bit pages only scales can be NaN: those of the values there
+// are copied as zeros.
 #pragma once
 
+#include "backend/cpu/f8_pages-inl.h"
 #include "backend/cpu/softmax-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
@@ -104,38 +107,65 @@ class ItemAttention {
     }
   }
 
-  void attend_cut(uint32_t key_begin, uint32_t key_count, uint32_t cut_index) {
+  // A cut's keys: those of the item from key_begin on. Its pages as they are multiplied; of 8-bit pages, `keys` and `values`
+  // point into the scratch and are set as parts of the cut are widened.
+  struct Cut {
+    uint32_t key_begin;
+    uint32_t key_count;
+    uint32_t index;
+    uint32_t pages;
+    const std::byte* blocks[kCutMax / 16];
     const Stored* keys[kCutMax / 16];
     const Stored* values[kCutMax / 16];
-    find_pages(key_begin, key_count, keys, values);
+  };
+
+  void attend_cut(uint32_t key_begin, uint32_t key_count, uint32_t cut_index) {
+    Cut cut;
+    cut.key_begin = key_begin;
+    cut.key_count = key_count;
+    cut.index = cut_index;
+    find_pages(cut);
     Tile tiles[kTilesTogether];
     for (uint32_t row = 0; row < rows_;) {
       uint32_t count = 0;
-      for (; count < kTilesTogether && row < rows_; ++count, row += tile_rows_) {
-        begin_tile(tiles[count], {keys, values, call_.pages.page_size, 0, 0}, row, key_begin, key_count);
-        score(tiles[count], count);
-      }
+      for (; count < kTilesTogether && row < rows_; ++count, row += tile_rows_) begin_tile(tiles[count], cut, row);
+      score(cut, tiles, count);
       for (uint32_t i = 0; i < count; ++i) weigh(tiles[i], i);
-      for (uint32_t i = 0; i < count; ++i) sum(tiles[i], i, cut_index);
+      sum(cut, tiles, count);
+      for (uint32_t i = 0; i < count; ++i) end_tile(tiles[i], i, cut.index);
     }
   }
 
-  void find_pages(uint32_t key_begin, uint32_t key_count, const Stored** keys, const Stored** values) {
+  void find_pages(Cut& cut) {
     const LayerPages& layer = call_.pages;
-    const uint32_t page_first = item_.page_begin + (key_begin - item_.key_begin) / layer.page_size;
-    const uint32_t pages = (key_count + layer.page_size - 1) / layer.page_size;
-    for (uint32_t i = 0; i < pages; ++i) {
-      const std::byte* block =
-          layer.data + call_.page_ids[page_first + i] * layer.page_bytes + kv_head_ * layer.head_bytes;
-      keys[i] = reinterpret_cast<const Stored*>(block);
-      values[i] = keys[i] + uint64_t{layer.page_size} * layer.key_width;
+    const uint32_t page_first = item_.page_begin + (cut.key_begin - item_.key_begin) / layer.page_size;
+    cut.pages = (cut.key_count + layer.page_size - 1) / layer.page_size;
+    for (uint32_t i = 0; i < cut.pages; ++i) {
+      cut.blocks[i] = layer.data + call_.page_ids[page_first + i] * layer.page_bytes + kv_head_ * layer.head_bytes;
+      if constexpr (Elements::kScaled) {
+        const auto* scales = reinterpret_cast<const float*>(cut.blocks[i] + f8_scales_offset(layer));
+        copy_scales(scales, keys_of_page(cut, i), key_scales() + i * layer.page_size);
+        copy_scales(scales + layer.page_size, keys_of_page(cut, i), value_scales() + i * layer.page_size);
+      } else {
+        cut.keys[i] = reinterpret_cast<const Stored*>(cut.blocks[i]);
+        cut.values[i] = cut.keys[i] + uint64_t{layer.page_size} * layer.key_width;
+      }
     }
-    if (key_count % layer.page_size != 0) values[pages - 1] = copy_tail(values[pages - 1], key_count % layer.page_size);
+    const uint32_t tail = cut.key_count % layer.page_size;
+    if (!Elements::kScaled && tail != 0) cut.values[cut.pages - 1] = copy_tail(cut.values[cut.pages - 1], tail);
 #if !defined(NDEBUG)
-    if (token_ == item_.token_begin) {
-      scratch_.kv_bytes_read += uint64_t{key_count} * (layer.key_width + layer.value_width) * sizeof(Stored);
-    }
+    if (token_ == item_.token_begin) scratch_.kv_bytes_read += cut.key_count * (layer.head_bytes / layer.page_size);
 #endif
+  }
+
+  float* key_scales() const {
+    return scratch_.scales;
+  }
+  float* value_scales() const {
+    return scratch_.scales + kCutMax;
+  }
+  uint32_t keys_of_page(const Cut& cut, uint32_t page) const {
+    return least(call_.pages.page_size, cut.key_count - page * call_.pages.page_size);
   }
 
   // The first `count` values of a page, then zeros up to a multiple of 16.
@@ -168,55 +198,122 @@ class ItemAttention {
   TileWeights<Elements> weights_of(uint32_t index) {
     const uint32_t scores_stride = call_.cut + kRowsTileMax;
     return {scratch_.scores + uint64_t{index} * kRowsTileMax * scores_stride, scores_stride,
-            static_cast<Factor*>(scratch_.weights) + uint64_t{index} * kRowsTileMax * call_.cut, call_.cut};
+            static_cast<Factor*>(scratch_.weights) + uint64_t{index} * kRowsTileMax * call_.cut, call_.cut,
+            value_scales()};
   }
 
-  void begin_tile(Tile& tile, const CutPages<Stored>& pages, uint32_t row_begin, uint32_t key_begin,
-                  uint32_t key_count) {
+  void begin_tile(Tile& tile, const Cut& cut, uint32_t row_begin) {
     tile.row_begin = row_begin;
     tile.rows = least(tile_rows_, rows_ - row_begin);
-    uint32_t begin = key_count;
+    uint32_t begin = cut.key_count;
     uint32_t end = 0;
     for (uint32_t r = 0; r < tile.rows; ++r) {
       View& seen = tile.seen[r];
-      seen = view(call_.token_position[token_of(row_begin + r)], call_.window, key_begin, key_count);
+      seen = view(call_.token_position[token_of(row_begin + r)], call_.window, cut.key_begin, cut.key_count);
       if (seen.begin == seen.end) continue;
       begin = least(begin, seen.begin);
       end = most(end, seen.end);
     }
     begin = least(begin, end);
-    tile.pages = pages;
-    tile.pages.begin = begin - begin % pages.page_size % Dots::kKeyAlignment;
+    tile.pages = {cut.keys, cut.values, call_.pages.page_size, 0, 0};
+    tile.pages.begin = begin - begin % call_.pages.page_size % Dots::kKeyAlignment;
     tile.pages.end = round_up(end, 16);
   }
 
-  void score(const Tile& tile, uint32_t index) {
-    if (tile.pages.begin == tile.pages.end) return;
+  void score(Cut& cut, const Tile* tiles, uint32_t count) {
+    if constexpr (Elements::kScaled) {
+      const LayerPages& layer = call_.pages;
+      const uint32_t together = most(1, kWideKeys / layer.page_size);
+      for (uint32_t page = 0; page < cut.pages; page += together) {
+        const uint32_t pages_end = least(page + together, cut.pages);
+        for (uint32_t i = page; i < pages_end; ++i) {
+          Stored* to = scratch_.wide + uint64_t{i - page} * layer.page_size * layer.key_width;
+          widen_keys(layer, cut.blocks[i], round_up(keys_of_page(cut, i), 16), to, after_keys(cut, i));
+          cut.keys[i] = to;
+        }
+        for (uint32_t i = 0; i < count; ++i) {
+          score(tiles[i], i, page * layer.page_size, pages_end * layer.page_size);
+        }
+      }
+    } else {
+      for (uint32_t i = 0; i < count; ++i) score(tiles[i], i, 0, call_.cut);
+    }
+  }
+
+  static constexpr uint32_t kPagesAhead = 2;
+  // What is fetched while the keys of a page are widened: keys of a later page, in the end the first values.
+  const std::byte* after_keys(const Cut& cut, uint32_t page) const {
+    const uint32_t ahead = page + kPagesAhead;
+    if (ahead < cut.pages) return cut.blocks[ahead];
+    return cut.blocks[least(ahead - cut.pages, cut.pages - 1)] +
+           uint64_t{call_.pages.page_size} * call_.pages.key_width;
+  }
+
+  // Keys [begin, end), as far as the tile sees them.
+  void score(const Tile& tile, uint32_t index, uint32_t begin, uint32_t end) {
+    CutPages<Stored> pages = tile.pages;
+    pages.begin = most(pages.begin, begin);
+    pages.end = least(pages.end, end);
+    if (pages.begin >= pages.end) return;
     const uint32_t width = call_.pages.key_width;
     const auto* factors = static_cast<const Factor*>(scratch_.q) + uint64_t{tile.row_begin} * width;
     const TileWeights<Elements> to = weights_of(index);
-    Dots::scores(tile.pages, width, factors, tile.rows, to.scores, to.scores_stride);
+    Dots::scores(pages, width, factors, tile.rows, to.scores, to.scores_stride);
   }
 
   void weigh(Tile& tile, uint32_t index) {
+    if constexpr (Elements::kScaled) {
+      const TileWeights<Elements> to = weights_of(index);
+      for (uint32_t r = 0; r < tile.rows; ++r) {
+        float* scores = to.scores + uint64_t{r} * to.scores_stride;
+        for (uint32_t i = tile.pages.begin; i < tile.pages.end; i += kLanes) {
+          store(scores + i, mul(load(scores + i), load(key_scales() + i)));
+        }
+      }
+    }
     weigh_rows<Elements>(weights_of(index), tile.seen, tile.rows, tile.pages.begin, tile.pages.end, call_.softcap,
                          tile.share, tile.lse2);
   }
 
-  void sum(const Tile& tile, uint32_t index, uint32_t cut_index) {
+  void sum(Cut& cut, const Tile* tiles, uint32_t count) {
     const uint32_t width = call_.pages.value_width;
+    if constexpr (Elements::kScaled) {
+      const LayerPages& layer = call_.pages;
+      for (uint32_t column = 0; column < width; column += kWideColumns) {
+        const uint32_t columns = least(kWideColumns, width - column);
+        for (uint32_t i = 0; i < cut.pages; ++i) {
+          Stored* to = scratch_.wide + uint64_t{i} * layer.page_size * columns;
+          widen_values(layer, cut.blocks[i], column, columns, round_up(keys_of_page(cut, i), 16), to,
+                       cut.blocks[least(i + kPagesAhead, cut.pages - 1)]);
+          cut.values[i] = to;
+        }
+        for (uint32_t i = 0; i < count; ++i) sum(tiles[i], i, column, columns);
+      }
+    } else {
+      for (uint32_t i = 0; i < count; ++i) sum(tiles[i], i, 0, width);
+    }
+  }
+
+  void sum(const Tile& tile, uint32_t index, uint32_t column, uint32_t columns) {
+    if (tile.pages.begin == tile.pages.end) return;
     const TileWeights<Elements> from = weights_of(index);
-    if (tile.pages.begin < tile.pages.end) {
-      Dots::sums(tile.pages, width, from.weights, from.weights_stride, tile.rows, scratch_.sums);
-    }
-    for (uint32_t r = 0; r < tile.rows; ++r) {
-      scale_sums(scratch_.sums + r * width, tile.share[r], is_empty(tile.lse2[r]));
-    }
+    Dots::sums(tile.pages, columns, from.weights, from.weights_stride, tile.rows, sums_of(index) + column,
+               call_.pages.value_width);
+  }
+
+  float* sums_of(uint32_t index) const {
+    return scratch_.sums + uint64_t{index} * kRowsTileMax * call_.pages.value_width;
+  }
+
+  void end_tile(const Tile& tile, uint32_t index, uint32_t cut_index) {
+    const uint32_t width = call_.pages.value_width;
+    float* sums = sums_of(index);
+    for (uint32_t r = 0; r < tile.rows; ++r) scale_sums(sums + r * width, tile.share[r], is_empty(tile.lse2[r]));
     if (item_.fold) {
-      fold(tile.row_begin, tile.rows, tile.lse2);
+      fold(tile.row_begin, tile.rows, tile.lse2, sums);
     } else {
       for (uint32_t r = 0; r < tile.rows; ++r) {
-        store_partial(tile.row_begin + r, cut_index, scratch_.sums + r * width, tile.lse2[r]);
+        store_partial(tile.row_begin + r, cut_index, sums + r * width, tile.lse2[r]);
       }
     }
   }
@@ -228,7 +325,7 @@ class ItemAttention {
   }
 
   // Merges the states of a tile into those of the rows.
-  void fold(uint32_t row_begin, uint32_t rows, const float* lse2) {
+  void fold(uint32_t row_begin, uint32_t rows, const float* lse2, const float* sums) {
     const uint32_t width = call_.pages.value_width;
     float* into_lse2 = scratch_.fold_lse2 + row_begin;
     float into[kRowsTileMax], from[kRowsTileMax], merged[kRowsTileMax];
@@ -239,7 +336,7 @@ class ItemAttention {
       store(merged + r, shares.lse2);
     }
     for (uint32_t r = 0; r < rows; ++r) {
-      into_lse2[r] = merge_values(state_of(row_begin + r), into_lse2[r], scratch_.sums + r * width, lse2[r],
+      into_lse2[r] = merge_values(state_of(row_begin + r), into_lse2[r], sums + r * width, lse2[r],
                                   {into[r], from[r], merged[r]}, width);
     }
   }
@@ -289,6 +386,8 @@ static inline void attend_item(const AttendCall& call, const AttendItem& item, u
       return ItemAttention<VectorDots<F16Elements>>(call, item, kv_head, scratch).run();
     case KvElement::kBF16:
       return ItemAttention<Bf16Dots<Bf16Elements>>(call, item, kv_head, scratch).run();
+    case KvElement::kF8:
+      return ItemAttention<Bf16Dots<F8Elements>>(call, item, kv_head, scratch).run();
   }
 }
 

@@ -11,8 +11,16 @@ constexpr float kLog2E = std::numbers::log2e_v<float>;
 constexpr uint32_t kTokensTask = 4;  // tokens of a merge or rope_append task
 
 KvElement element_of(DType dtype) {
-  if (dtype == DType::kF32) return KvElement::kF32;
-  return dtype == DType::kF16 ? KvElement::kF16 : KvElement::kBF16;
+  switch (dtype) {
+    case DType::kF32:
+      return KvElement::kF32;
+    case DType::kF16:
+      return KvElement::kF16;
+    case DType::kF8E4M3:
+      return KvElement::kF8;
+    default:
+      return KvElement::kBF16;
+  }
 }
 
 LayerPages layer_pages(const ops::KvPool& kv_pool, uint32_t layer) {
@@ -72,16 +80,23 @@ Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& sha
   const uint64_t lse2_bytes = keep_largest(largest_.lse2, (rows + kRowsTileMax) * sizeof(float));
   const uint64_t scores_bytes = cells * sizeof(float);
   const uint64_t weights_bytes = cells * kFactorBytesMax;
-  const uint64_t sums_bytes = keep_largest(largest_.sums, uint64_t{kRowsTileMax} * shape.v_head_dim * sizeof(float));
+  const uint64_t sums_bytes =
+      keep_largest(largest_.sums, uint64_t{kTilesTogether} * kRowsTileMax * shape.v_head_dim * sizeof(float));
   const uint64_t tail_bytes =
       keep_largest(largest_.tail, uint64_t{shape.page_size} * shape.v_head_dim * block_bytes(shape.dtype));
+  const bool is_f8 = shape.dtype == DType::kF8E4M3;
+  const uint64_t wide_bytes = keep_largest(
+      largest_.wide, is_f8 ? uint64_t{kCutMax} * std::max(shape.head_dim, kWideColumns) * sizeof(uint16_t) : 0);
+  const uint64_t scales_bytes = keep_largest(largest_.scales, is_f8 ? 2 * kCutMax * sizeof(float) : 0);
   for (Worker& worker : workers_) {
-    HEADWATER_RETURN_IF_ERROR(
-        grow(worker.memory, q_bytes + lse2_bytes + scores_bytes + weights_bytes + sums_bytes + tail_bytes));
+    HEADWATER_RETURN_IF_ERROR(grow(worker.memory, q_bytes + lse2_bytes + scores_bytes + weights_bytes + sums_bytes +
+                                                      tail_bytes + wide_bytes + scales_bytes));
     std::byte* at = worker.memory.data();
     const auto take = [&](uint64_t bytes) { return std::exchange(at, at + bytes); };
     worker.scratch.scores = reinterpret_cast<float*>(take(scores_bytes));
     worker.scratch.weights = take(weights_bytes);
+    worker.scratch.wide = reinterpret_cast<uint16_t*>(take(wide_bytes));
+    worker.scratch.scales = reinterpret_cast<float*>(take(scales_bytes));
     worker.scratch.sums = reinterpret_cast<float*>(take(sums_bytes));
     worker.scratch.q = take(q_bytes);
     worker.scratch.tail = take(tail_bytes);
@@ -193,6 +208,9 @@ void Attention::rope_append(const ops::RopeAppendParams& params) {
   call.angles = angles_of(batch, params.rope);
   call.dims = params.rope.dims;
   call.adjacent = params.rope.style == ops::RopeStyle::kAdjacentPairs;
+  call.q_norm = params.q_norm;
+  call.k_norm = params.k_norm;
+  call.norm_epsilon = params.norm_epsilon;
   call.append_pages = batch.append_pages.data();
   call.append_slots = batch.append_slots.data();
   for_tokens(pool_, batch.tokens, [&](uint32_t token) { kernels_.rope_append(call, token); });

@@ -39,7 +39,7 @@ class Attention {
     Buffer memory;
   };
   struct ScratchBytes {  // of one worker, the largest of every reserve()
-    uint64_t q = 0, lse2 = 0, sums = 0, tail = 0;
+    uint64_t q = 0, lse2 = 0, sums = 0, tail = 0, wide = 0, scales = 0;
   };
   // The angles of the last rope_append: the layers of a step share them.
   struct Angles {

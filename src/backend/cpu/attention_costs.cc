@@ -44,6 +44,7 @@ void for_each(Costs& costs, F&& f) {
   element("bf16.", costs.bf16);
   element("f16.", costs.f16);
   element("f32.", costs.f32);
+  element("f8.", costs.f8);
 }
 
 Terms terms_of(const TimedItem& item) {
@@ -108,13 +109,21 @@ double ElementCosts::distance_kib(double share) const {
 }
 
 const ElementCosts& AttentionCosts::of(DType dtype) const {
-  if (dtype == DType::kF32) return f32;
-  return dtype == DType::kF16 ? f16 : bf16;
+  switch (dtype) {
+    case DType::kF32:
+      return f32;
+    case DType::kF16:
+      return f16;
+    case DType::kF8E4M3:
+      return f8;
+    default:
+      return bf16;
+  }
 }
 
 uint32_t rows_tile(Target target, DType dtype) {
   const AttentionKernels& kernels = attention_kernels(target);
-  return dtype == DType::kBF16 ? kernels.rows_bf16 : kernels.rows_other;
+  return dtype == DType::kBF16 || dtype == DType::kF8E4M3 ? kernels.rows_bf16 : kernels.rows_other;
 }
 
 ops::Costs to_named(const AttentionCosts& costs) {

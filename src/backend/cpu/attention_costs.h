@@ -3,12 +3,13 @@
 //
 //   one item, one KV head, K keys, R rows, ceil(R / rows_tile) = P passes, width W = (head_dim + v_head_dim) / 128:
 //     item + R * (row + row_width * W) + K * (P * (pass + pass_width * W) + R * (weight + weight_width * W))
-//     + KiB read * read(what the worker read since it last had these keys)
+//     + KiB read * read(what the worker read since it last had these keys)      (scales of 8-bit pages not counted)
 //   one row's state merged: partial + partial_width * W
 #pragma once
 
 #include <array>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "attention/plan.h"
@@ -18,7 +19,7 @@
 namespace headwater::backend::cpu {
 
 // Changes with the terms below and whenever the attention kernels become faster or slower.
-inline constexpr uint32_t kCostsVersion = 2;
+inline constexpr uint32_t kCostsVersion = 3;
 
 // Distances at which reading is measured, KiB a worker. Up to kWarmKib nothing is added to the arithmetic.
 inline constexpr uint32_t kWarmKib = 256;
@@ -39,9 +40,10 @@ struct ElementCosts {  // of one KV element type
 
 struct AttentionCosts {
   double step = 0;  // attend() and merge() of a plan without work
-  ElementCosts bf16, f16, f32;
+  ElementCosts bf16, f16, f32, f8;
 
   const ElementCosts& of(DType dtype) const;
+  ElementCosts& of(DType dtype) { return const_cast<ElementCosts&>(std::as_const(*this).of(dtype)); }
 };
 
 uint32_t rows_tile(Target target, DType dtype);  // rows of one pass over the keys

@@ -116,7 +116,7 @@ TEST(AttentionCosts, ReadingIsFreeWhenWarmAndRisesBetweenTheDistances) {
 
 TEST(AttentionCosts, ThePlannerTakesWhatEveryTargetIsSaidToCost) {
   for (const Target target : all_targets()) {
-    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3}) {
       ops::KvShape shape{1, 3, 64, 64, 32, 64, dtype};
       const attention::CostModel small = cost_model(built_in_costs(target), target, 2, shape, 9);
       shape.pages = 1u << 20;
@@ -138,7 +138,7 @@ TEST(AttentionCosts, AShortMeasurementGivesCostsThatTheBackEndTakes) {
   const auto costs = measure_costs(target, **pool, 0.2);
   ASSERT_TRUE(costs) << costs.status().message();
   EXPECT_TRUE(from_named(to_named(*costs)));
-  for (const ElementCosts* element : {&costs->bf16, &costs->f16, &costs->f32}) {
+  for (const ElementCosts* element : {&costs->bf16, &costs->f16, &costs->f32, &costs->f8}) {
     EXPECT_GT(element->pass + element->pass_width + element->weight + element->weight_width, 0);
     EXPECT_TRUE(std::is_sorted(element->read.begin(), element->read.end()));
   }

@@ -16,14 +16,16 @@ inline constexpr uint32_t kRowsTileMax = 16;      // rows of a tile, over all ta
 inline constexpr uint32_t kColumnsTogether = 16;  // keys, or columns of values, that lie side by side in a page
 inline constexpr uint32_t kTilesTogether = 3;     // tiles whose scores a worker holds at once
 inline constexpr uint32_t kFactorBytesMax = 4;
+inline constexpr uint32_t kWideKeys = 64;     // of kF8 pages widened together: they stay in the first-level cache
+inline constexpr uint32_t kWideColumns = 64;  // and of their values, of a whole cut
 
-enum class KvElement : uint8_t { kF32, kF16, kBF16 };
+enum class KvElement : uint8_t { kF32, kF16, kBF16, kF8 };
 
 // One layer's pages and their layout (kv_pages.h).
 struct LayerPages {
   std::byte* data;      // page 0
   uint64_t page_bytes;  // all KV heads
-  uint64_t head_bytes;  // keys, then values
+  uint64_t head_bytes;  // keys, then values, then the scales of kF8
   uint32_t page_size;
   uint32_t key_width;
   uint32_t value_width;
@@ -75,12 +77,14 @@ struct AttendScratch {
   float* fold_lse2;  // [rows + kRowsTileMax]
   float* scores;     // [kTilesTogether][kRowsTileMax][cut + kRowsTileMax]
   void* weights;     // [kTilesTogether][kRowsTileMax][cut] exp2(score - max), as factors
-  float* sums;       // [kRowsTileMax][value_width] weights times values
+  float* sums;       // [kTilesTogether][kRowsTileMax][value_width] weights times values
   void* tail;        // values of an item's last page when it is used in part
+  uint16_t* wide;    // [kCutMax][most of key_width and kWideColumns] part of a cut of kF8 pages, as bf16
+  float* scales;     // [2][kCutMax] of a cut's keys and of its values
   uint64_t kv_bytes_read;
 };
 
-// Rotates one token's q in place, and its k into its page slot together with v.
+// Normalises and rotates one token's q in place, and its k into its page slot together with v.
 struct RopeAppendCall {
   LayerPages pages;
   float* q;
@@ -93,13 +97,16 @@ struct RopeAppendCall {
   uint32_t kv_heads;
   const float* angles;  // [token][2][dims]: of every element the cosine, and the sine with its sign (rope-inl.h)
   uint32_t dims;
-  bool adjacent;  // pairs (2i, 2i + 1); otherwise (i, i + dims / 2)
+  bool adjacent;        // pairs (2i, 2i + 1); otherwise (i, i + dims / 2)
+  const float* q_norm;  // [key_width] or null
+  const float* k_norm;
+  float norm_epsilon;
   const uint32_t* append_pages;
   const uint32_t* append_slots;
 };
 
 struct AttentionKernels {
-  uint32_t rows_bf16;   // rows of one pass over bf16 keys
+  uint32_t rows_bf16;   // rows of one pass over bf16 keys, and over e4m3 ones
   uint32_t rows_other;  // over f16 and f32 keys
   void (*attend)(const AttendCall& call, const AttendItem& item, uint32_t kv_head, AttendScratch& scratch);
   void (*merge)(const AttendCall& call, uint32_t token);  // token: plan position

@@ -9,8 +9,8 @@
 namespace headwater::backend::cpu {
 namespace {
 
-class OnEveryTarget : public testing::TestWithParam<Target> {};
-INSTANTIATE_TEST_SUITE_P(Cpu, OnEveryTarget, testing::ValuesIn(available_targets()),
+class OnEveryTarget : public ::testing::TestWithParam<Target> {};
+INSTANTIATE_TEST_SUITE_P(Cpu, OnEveryTarget, ::testing::ValuesIn(available_targets()),
                          [](const auto& param) { return to_string(param.param); });
 
 double tolerance(DType dtype) {
@@ -36,6 +36,19 @@ std::vector<Case> cases() {
       {"SmolLM2", {}, {{601}, {545}, {570}, {514}}, 512},
       {"F32", {.dtype = DType::kF32}, {{301}, {300}, {258}}, 256},
       {"F16", {.dtype = DType::kF16}, {{301}, {300}, {258}}, 256},
+      {"F8", {.dtype = DType::kF8E4M3}, {{301}, {300}, {258}}, 256},
+      {"F8Page48",
+       {.page_size = 48, .dtype = DType::kF8E4M3, .cut = 96, .window = 70},
+       {{301, 4}, {290, 3}, {210, 1}},
+       192},
+      {"F8WiderKeys",
+       {.q_heads = 4, .kv_heads = 2, .head_dim = 112, .v_head_dim = 48, .dtype = DType::kF8E4M3, .softcap = 3.0f},
+       {{270, 3}, {263}},
+       256},
+      {"F8Chunk",
+       {.q_heads = 6, .kv_heads = 2, .dtype = DType::kF8E4M3, .cut = 64, .sinks = true},
+       {{150, 90}, {101, 70}},
+       0},
       {"Group1D80", {.q_heads = 2, .kv_heads = 2, .head_dim = 80, .v_head_dim = 80}, {{280}, {257}}, 256},
       {"Group5D128", {.q_heads = 10, .kv_heads = 2, .head_dim = 128, .v_head_dim = 128}, {{290}, {300}}, 256},
       {"Group7D256", {.q_heads = 7, .kv_heads = 1, .head_dim = 256, .v_head_dim = 256}, {{270}, {300}, {261}}, 256},

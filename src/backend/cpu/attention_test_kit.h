@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
+#include "support/kv_rows.h"
 
 namespace headwater::backend::cpu {
 
@@ -210,12 +211,6 @@ class AttentionKit {
       std::memset(kv().page(0, page), 0xff, kv().page_bytes());  // NaN
   }
 
-  float narrowed(float value) const {
-    if (shape_.dtype == DType::kF16) return f16_to_f32(f32_to_f16(value));
-    if (shape_.dtype == DType::kBF16) return bf16_to_f32(f32_to_bf16(value));
-    return value;
-  }
-
   void fill() {
     keys_.resize(sequences_.size());
     values_.resize(sequences_.size());
@@ -223,12 +218,18 @@ class AttentionKit {
     const uint64_t value_row = uint64_t{shape_.kv_heads} * shape_.v_head_dim;
     for (size_t s = 0; s < sequences_.size(); ++s) {
       for (uint64_t i = 0; i < sequences_[s].kv_len * key_row; ++i) {
-        keys_[s].push_back(s > 0 && i < shared_ * key_row ? keys_[0][i] : narrowed(random() * 2));
+        keys_[s].push_back(s > 0 && i < shared_ * key_row ? keys_[0][i] : random() * 2);
       }
       for (uint64_t i = 0; i < sequences_[s].kv_len * value_row; ++i) {
-        values_[s].push_back(s > 0 && i < shared_ * value_row ? values_[0][i] : narrowed(random()));
+        values_[s].push_back(s > 0 && i < shared_ * value_row ? values_[0][i] : random());
       }
+      round_rows(keys_[s], shape_.head_dim);
+      round_rows(values_[s], shape_.v_head_dim);
     }
+  }
+
+  void round_rows(std::vector<float>& rows, uint32_t width) const {
+    for (size_t i = 0; i < rows.size(); i += width) testing::round_kv_row(shape_.dtype, {&rows[i], width});
   }
 
   void append() {

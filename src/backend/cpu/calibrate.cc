@@ -17,7 +17,7 @@ constexpr uint32_t kCut = 256;
 constexpr uint32_t kStates = 4;  // of a row in the merge that is timed
 constexpr std::array<uint32_t, 6> kRows = {1, 3, 8, 16, 24, kRowsMax};
 constexpr std::array<uint32_t, 3> kWidths = {64, 128, 256};
-constexpr std::array kDtypes = {DType::kBF16, DType::kF16, DType::kF32};
+constexpr std::array kDtypes = {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3};
 constexpr uint32_t kReadRows = 3;    // a flat decode item of a model with grouped heads
 constexpr uint32_t kReadKeys = 512;  // of an item
 constexpr uint32_t kReadWidth = 64;
@@ -130,8 +130,7 @@ class Measurement {
   Result<AttentionCosts> run() {
     AttentionCosts costs;
     for (const DType dtype : kDtypes) {
-      ElementCosts& element = dtype == DType::kBF16 ? costs.bf16 : dtype == DType::kF16 ? costs.f16 : costs.f32;
-      HEADWATER_RETURN_IF_ERROR(measure(dtype, element));
+      HEADWATER_RETURN_IF_ERROR(measure(dtype, costs.of(dtype)));
     }
     measure_step(costs);
     return costs;

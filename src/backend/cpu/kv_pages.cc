@@ -21,8 +21,8 @@ Result<std::unique_ptr<ops::KvPool>> CpuKvPool::create(const ops::KvShape& shape
   if (shape.kv_heads == 0) return error(ErrorCode::kInvalidArgument, "a KV pool needs at least one KV head, not 0");
   HEADWATER_RETURN_IF_ERROR(check_width("key", shape.head_dim));
   HEADWATER_RETURN_IF_ERROR(check_width("value", shape.v_head_dim));
-  if (shape.dtype != DType::kF32 && shape.dtype != DType::kF16 && shape.dtype != DType::kBF16) {
-    return error(ErrorCode::kUnsupported, "KV type {}: the cpu back end takes f32, f16 and bf16",
+  if (block_elements(shape.dtype) != 1) {
+    return error(ErrorCode::kUnsupported, "KV type {}: the cpu back end takes f32, f16, bf16 and f8",
                  to_string(shape.dtype));
   }
   HEADWATER_ASSIGN_OR_RETURN(Buffer memory, Buffer::create(shape.bytes()));

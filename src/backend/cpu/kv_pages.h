@@ -7,6 +7,9 @@
 //   f32, f16   keys [P/16][D][16]        values [E/16][P][16]        one element a step
 //   bf16       keys [P/16][D/2][16][2]   values [E/16][P/2][16][2]   two elements a step, as VDPBF16PS and TDPBF16PS
 //                                                                    take them
+//   e4m3       keys and values as bf16's with one byte an element, then the scales [P] of the keys and those of the
+//              values, f32. Of 64 elements in bf16's order, the first 32 lie in the odd bytes, the others in the even
+//              ones: so they are widened to bf16 pages fastest (f8_pages-inl.h)
 //
 // P, D and E are multiples of 16. Sixteen keys, or sixteen columns of values, are read from begin to end in the order
 // that they lie in: an AMX B tile is 1 KiB in one piece, and the processor's prefetching follows.

@@ -65,6 +65,7 @@ void pack_blocks(const std::byte* row, uint64_t blocks, DType dtype, uint64_t la
 
 Result<std::unique_ptr<PackedWeight>> PackedWeight::create(const ops::WeightView& view, ThreadPool& pool,
                                                            WeightMemory& memory) {
+  HEADWATER_RETURN_IF_ERROR(ops::check_weight_type(view.dtype));
   if (view.rows == 0 || view.columns == 0) {
     return error(ErrorCode::kInvalidArgument, "a weight of {} x {}; it needs rows and columns", view.rows,
                  view.columns);

@@ -30,6 +30,8 @@ StepKernels::Products kernel(const StepKernels& kernels, DType dtype) {
       return kernels.q4_1;
     case DType::kQ4_0:
       return kernels.q4_0;
+    case DType::kF8E4M3:
+      break;
   }
   check(false, "a weight without a kernel");
   return nullptr;

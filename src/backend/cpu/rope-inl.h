@@ -1,8 +1,9 @@
-// Rotary embedding (Su et al., arXiv 2104.09864) of one token's q and k, and the append of its k and v to the page
-// slot.
+// RMS norm and rotary embedding (Su et al., arXiv 2104.09864) of one token's q and k, and the append of its k and v to the
+// page slot.
 #pragma once
 
 #include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/f8_pages-inl.h"
 #include "backend/cpu/kv_elements-inl.h"
 
 namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE {
@@ -35,26 +36,60 @@ static inline void rotate(float* values, const float* angles, uint32_t dims, boo
   }
 }
 
-// Writes the key and the value of one token and KV head into their slot of a page's block, as kv_pages.h draws it.
+// One head: x / sqrt(mean(x^2) + epsilon) * weight; weight may be null.
+static inline void norm_head(float* values, const float* weight, float epsilon, uint32_t width) {
+  if (weight == nullptr) return;
+  F32 squares = zero();
+  for (uint32_t i = 0; i < width; i += kLanes) squares = fma(load(values + i), load(values + i), squares);
+  const F32 scale = set1(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(width) + epsilon));
+  for (uint32_t i = 0; i < width; i += kLanes) store(values + i, mul(mul(load(values + i), scale), load(weight + i)));
+}
+
+// Narrows the key or value of a slot in the pages' elements.
 template <typename Elements>
+struct PlainRows {
+  using Stored = typename Elements::Stored;
+  static constexpr uint32_t kStep = Elements::kStep;
+  static uint64_t place(uint64_t at) { return at; }
+  static void narrow(const float* row, uint32_t width, Stored* to, float* /*scale*/) {
+    for (uint32_t i = 0; i < width; i += kLanes) Elements::narrow(to + i, load(row + i));
+  }
+};
+struct F8Rows {
+  using Stored = uint8_t;
+  static constexpr uint32_t kStep = F8Elements::kStep;
+  static uint64_t place(uint64_t at) { return f8_place(at); }
+  static void narrow(const float* row, uint32_t width, Stored* to, float* scale) {
+    *scale = f8_scale(row, width);
+    narrow_f8(to, row, width, *scale);
+  }
+};
+
+// Writes the key and the value of one token and KV head into their slot of a page's block, as kv_pages.h draws it.
+template <typename Rows>
 static inline void append_head(const RopeAppendCall& call, uint32_t slot, const float* key, const float* value,
-                               typename Elements::Stored* block) {
-  constexpr uint32_t kStep = Elements::kStep;
+                               std::byte* block) {
+  using Stored = typename Rows::Stored;
+  constexpr uint32_t kStep = Rows::kStep;
   const uint32_t page_size = call.pages.page_size;
   const uint32_t key_width = call.pages.key_width;
   const uint32_t value_width = call.pages.value_width;
-  typename Elements::Stored narrow[kHeadDimMax];
-  for (uint32_t i = 0; i < key_width; i += kLanes) Elements::narrow(narrow + i, load(key + i));
-  auto* keys = block + key_offset<kStep>(slot, key_width);
-  for (uint32_t i = 0; i < key_width; i += kStep, keys += kColumnsTogether * kStep) {
-    __builtin_memcpy(keys, narrow + i, kStep * sizeof(*keys));
+  auto* scales = reinterpret_cast<float*>(block + f8_scales_offset(call.pages));
+  Stored narrow[kHeadDimMax];
+  Rows::narrow(key, key_width, narrow, scales + slot);
+  auto* keys = reinterpret_cast<Stored*>(block);
+  for (uint32_t i = 0; i < key_width; ++i) {
+    keys[Rows::place(key_offset<kStep>(slot, key_width) + i / kStep * kStep * kColumnsTogether + i % kStep)] =
+        narrow[i];
   }
-  auto* values = block + uint64_t{page_size} * key_width;
-  for (uint32_t i = 0; i < value_width; i += kLanes) Elements::narrow(narrow + i, load(value + i));
-  for (uint32_t i = 0; i < value_width; ++i) values[value_offset<kStep>(slot, i, page_size)] = narrow[i];
+  Stored* values = keys + uint64_t{page_size} * key_width;
+  Rows::narrow(value, value_width, narrow, scales + page_size + slot);
+  for (uint32_t i = 0; i < value_width; ++i) {
+    values[Rows::place(value_offset<kStep>(slot, i, page_size))] = narrow[i];
+  }
 }
 
-template <typename Elements>
+template <typename Rows>
 static inline void append_token(const RopeAppendCall& call, uint32_t token) {
   const uint32_t width = call.pages.key_width;
   const float* angles = call.angles + uint64_t{token} * 2 * call.dims;
@@ -62,12 +97,12 @@ static inline void append_token(const RopeAppendCall& call, uint32_t token) {
     const float* k = call.k + token * call.k_stride + uint64_t{head} * width;
     float rotated[kHeadDimMax];
     for (uint32_t i = 0; i < width; i += kLanes) store(rotated + i, load(k + i));
+    norm_head(rotated, call.k_norm, call.norm_epsilon, width);
     rotate(rotated, angles, call.dims, call.adjacent);
     std::byte* block =
         call.pages.data + call.append_pages[token] * call.pages.page_bytes + head * call.pages.head_bytes;
-    append_head<Elements>(call, call.append_slots[token], rotated,
-                          call.v + token * call.v_stride + uint64_t{head} * call.pages.value_width,
-                          reinterpret_cast<typename Elements::Stored*>(block));
+    append_head<Rows>(call, call.append_slots[token], rotated,
+                      call.v + token * call.v_stride + uint64_t{head} * call.pages.value_width, block);
   }
 }
 
@@ -75,16 +110,19 @@ static inline void rope_append_token(const RopeAppendCall& call, uint32_t token)
   float* q = call.q + token * call.q_stride;
   const float* angles = call.angles + uint64_t{token} * 2 * call.dims;
   for (uint32_t head = 0; head < call.q_heads; ++head, q += call.pages.key_width) {
+    norm_head(q, call.q_norm, call.norm_epsilon, call.pages.key_width);
     rotate(q, angles, call.dims, call.adjacent);
   }
   if (call.append_pages[token] == kNoPage) return;
   switch (call.pages.element) {
     case KvElement::kF32:
-      return append_token<F32Elements>(call, token);
+      return append_token<PlainRows<F32Elements>>(call, token);
     case KvElement::kF16:
-      return append_token<F16Elements>(call, token);
+      return append_token<PlainRows<F16Elements>>(call, token);
     case KvElement::kBF16:
-      return append_token<Bf16Elements>(call, token);
+      return append_token<PlainRows<Bf16Elements>>(call, token);
+    case KvElement::kF8:
+      return append_token<F8Rows>(call, token);
   }
 }
 

@@ -118,6 +118,7 @@ struct TileWeights {
   uint32_t scores_stride;
   typename Elements::Factor* weights;
   uint32_t weights_stride;
+  const float* value_scales;  // [keys], 0 past the last key; of scaled elements
 };
 
 // Turns the scores of rows into weights; writes weights for keys [begin, end) of the tile (multiples of 16), 0 outside a
@@ -139,7 +140,11 @@ static inline void weigh_rows(const TileWeights<Elements>& tile, const View* see
     for (uint32_t i = most(whole.end, begin); i < end; i += kLanes) Elements::store_factors(weights + i, zero());
     if (whole.begin == whole.end) continue;
     const float* scores = tile.scores + r * tile.scores_stride;
-    total[r] = Elements::store_weights(weights, scores, whole.begin, whole.end, set1(top[r]));
+    if constexpr (Elements::kScaled) {
+      total[r] = Elements::store_weights(weights, scores, tile.value_scales, whole.begin, whole.end, set1(top[r]));
+    } else {
+      total[r] = Elements::store_weights(weights, scores, whole.begin, whole.end, set1(top[r]));
+    }
   }
   for (uint32_t r = 0; r < rows; r += kLanes) {
     store(share + r, div(set1(1.0f), load(total + r)));

@@ -58,10 +58,10 @@ struct TileDots {
     }
   }
 
-  static void sums(const CutPages<Stored>& pages, uint32_t value_width, const Factor* weights, uint32_t weights_stride,
-                   uint32_t /*rows*/, float* sums) {
+  static void sums(const CutPages<Stored>& pages, uint32_t columns_end, const Factor* weights, uint32_t weights_stride,
+                   uint32_t /*rows*/, float* sums, uint32_t sums_stride) {
     see_memory();
-    for (uint32_t column = 0; column < value_width; column += 64) {
+    for (uint32_t column = 0; column < columns_end; column += 64) {
       uint32_t groups = 0;
       clear();
       for (uint32_t key = pages.begin; key < pages.end;) {
@@ -69,13 +69,13 @@ struct TileDots {
         const uint32_t count = least(pages.page_size - slot, pages.end - key);
         const Stored* block = pages.values[key / pages.page_size];
         const Stored* columns[4];
-        groups = columns_at(columns, (value_width - column) / 16, [&](uint32_t group) {
+        groups = columns_at(columns, (columns_end - column) / 16, [&](uint32_t group) {
           return block + value_offset<2>(slot, column + group * 16, pages.page_size);
         });
         accumulate(columns, groups, weights + key, weights_stride * 2, count / 2);
         key += count;
       }
-      write(sums + column, groups, value_width * 4);
+      write(sums + column, groups, sums_stride * 4);
     }
   }
 

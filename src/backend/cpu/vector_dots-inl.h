@@ -83,13 +83,13 @@ struct VectorDots {
         });
   }
 
-  // sums[r] = weights[r] . values over keys [begin, end).
-  static void sums(const CutPages<Stored>& pages, uint32_t value_width, const Factor* weights, uint32_t weights_stride,
-                   uint32_t rows, float* sums_out) {
+  // sums[r][column] = weights[r] . values over keys [begin, end), for the first columns_end columns.
+  static void sums(const CutPages<Stored>& pages, uint32_t columns_end, const Factor* weights, uint32_t weights_stride,
+                   uint32_t rows, float* sums_out, uint32_t sums_stride) {
     by_rows(
         rows, [&](auto tile) __attribute__((always_inline)) {
           constexpr uint32_t kTile = decltype(tile)::kValue;
-          for (uint32_t column = 0; column < value_width; column += kVectors * kLanes) {
+          for (uint32_t column = 0; column < columns_end; column += kVectors * kLanes) {
             F32 sums[kTile][kVectors];
             clear(sums);
             for (uint32_t key = pages.begin; key < pages.end;) {
@@ -97,11 +97,11 @@ struct VectorDots {
               const uint32_t count = least(pages.page_size - slot, pages.end - key);
               const Stored* columns[kVectors];
               for (uint32_t v = 0; v < kVectors; ++v)
-                columns[v] = value_column(pages, key, clamped(column + v * kLanes, value_width));
+                columns[v] = value_column(pages, key, clamped(column + v * kLanes, columns_end));
               accumulate(sums, columns, weights + key, weights_stride, count / kStep);
               key += count;
             }
-            write(sums, sums_out + column, value_width, (value_width - column) / kLanes);
+            write(sums, sums_out + column, sums_stride, (columns_end - column) / kLanes);
           }
         });
   }

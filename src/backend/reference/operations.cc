@@ -14,6 +14,15 @@ const ViewWeight& view_of(const ops::Weight* weight) {
   return static_cast<const ViewWeight&>(*weight);
 }
 
+// weight may be null.
+void norm_head(const float* weight, float epsilon, uint32_t width, float* head) {
+  if (weight == nullptr) return;
+  double squares = 0;
+  for (uint32_t i = 0; i < width; ++i) squares += static_cast<double>(head[i]) * head[i];
+  const double factor = 1 / std::sqrt(squares / width + epsilon);
+  for (uint32_t i = 0; i < width; ++i) head[i] = static_cast<float>(head[i] * factor * weight[i]);
+}
+
 void rotate(const ops::Rope& rope, uint32_t position, float* head) {
   const uint32_t pairs = rope.dims / 2;
   for (uint32_t i = 0; i < pairs; ++i) {
@@ -66,13 +75,16 @@ void rope_append(const ops::RopeAppendParams& params) {
   for (uint32_t t = 0; t < batch.tokens; ++t) {
     const uint32_t position = batch.positions[t];
     for (uint32_t head = 0; head < q_heads; ++head) {
-      rotate(params.rope, position, params.q.row(t) + uint64_t{head} * shape.head_dim);
+      float* query = params.q.row(t) + uint64_t{head} * shape.head_dim;
+      norm_head(params.q_norm, params.norm_epsilon, shape.head_dim, query);
+      rotate(params.rope, position, query);
     }
     if (batch.append_pages[t] == kNoPage) continue;  // a padded row
     for (uint32_t head = 0; head < shape.kv_heads; ++head) {
       const Pool::Place place{params.layer, batch.append_pages[t], head, batch.append_slots[t]};
       const float* from = params.k.row(t) + uint64_t{head} * shape.head_dim;
       key.assign(from, from + shape.head_dim);
+      norm_head(params.k_norm, params.norm_epsilon, shape.head_dim, key.data());
       rotate(params.rope, position, key.data());
       pool.store_key(place, key.data());
       pool.store_value(place, params.v.row(t) + uint64_t{head} * shape.v_head_dim);

@@ -12,11 +12,11 @@ Result<std::unique_ptr<Pool>> Pool::create(const ops::KvShape& shape) {
                  shape.layers, shape.kv_heads, shape.head_dim, shape.v_head_dim, shape.page_size);
   }
   if (block_elements(shape.dtype) != 1) {
-    return error(ErrorCode::kInvalidArgument, "KV pages of {}; use F32, F16 or BF16", to_string(shape.dtype));
+    return error(ErrorCode::kInvalidArgument, "KV pages of {}; use F32, F16, BF16 or F8_E4M3", to_string(shape.dtype));
   }
   const uint64_t rows = uint64_t{shape.layers} * shape.pages * shape.kv_heads * shape.page_size;
-  HEADWATER_ASSIGN_OR_RETURN(Buffer keys, Buffer::create(rows * row_bytes(shape.dtype, shape.head_dim)));
-  HEADWATER_ASSIGN_OR_RETURN(Buffer values, Buffer::create(rows * row_bytes(shape.dtype, shape.v_head_dim)));
+  HEADWATER_ASSIGN_OR_RETURN(Buffer keys, Buffer::create(rows * shape.bytes_row(shape.head_dim)));
+  HEADWATER_ASSIGN_OR_RETURN(Buffer values, Buffer::create(rows * shape.bytes_row(shape.v_head_dim)));
   return std::unique_ptr<Pool>(new Pool(shape, std::move(keys), std::move(values)));
 }
 
@@ -25,7 +25,7 @@ uint64_t Pool::offset(uint32_t width, const Place& place) const {
   check(place.layer < s.layers && place.page < s.pages && place.kv_head < s.kv_heads && place.slot < s.page_size,
         "a KV slot outside the pool");
   const uint64_t head = (uint64_t{place.layer} * s.pages + place.page) * s.kv_heads + place.kv_head;
-  return (head * s.page_size + place.slot) * row_bytes(s.dtype, width);
+  return (head * s.page_size + place.slot) * s.bytes_row(width);
 }
 
 void Pool::store(const Buffer& half, uint32_t width, const Place& place, const float* row) {
@@ -33,6 +33,12 @@ void Pool::store(const Buffer& half, uint32_t width, const Place& place, const f
   const DType dtype = shape().dtype;
   if (dtype == DType::kF32) {
     std::memcpy(to, row, width * sizeof(float));
+    return;
+  }
+  if (dtype == DType::kF8E4M3) {
+    const float scale = ops::f8_row_scale({row, width}), inverse = 1 / scale;
+    for (uint32_t d = 0; d < width; ++d) to[d] = std::byte{f32_to_f8_e4m3(row[d] * inverse)};
+    std::memcpy(to + width, &scale, sizeof scale);
     return;
   }
   for (uint32_t d = 0; d < width; ++d) {
@@ -43,7 +49,14 @@ void Pool::store(const Buffer& half, uint32_t width, const Place& place, const f
 
 void Pool::load(const Buffer& half, uint32_t width, const Place& place, uint32_t slots, float* out) const {
   check(place.slot + slots <= shape().page_size, "KV slots beyond their page");
-  dequantize_row(shape().dtype, half.data() + offset(width, place), uint64_t{slots} * width, out);
+  const std::byte* from = half.data() + offset(width, place);
+  if (shape().dtype != DType::kF8E4M3) return dequantize_row(shape().dtype, from, uint64_t{slots} * width, out);
+  for (uint32_t slot = 0; slot < slots; ++slot, from += shape().bytes_row(width), out += width) {
+    float scale;
+    std::memcpy(&scale, from + width, sizeof scale);
+    dequantize_row(DType::kF8E4M3, from, width, out);
+    for (uint32_t d = 0; d < width; ++d) out[d] *= scale;
+  }
 }
 
 void Pool::copy_page(PageId from, PageId to) {
@@ -52,7 +65,7 @@ void Pool::copy_page(PageId from, PageId to) {
     const uint64_t rows = uint64_t{shape().kv_heads} * shape().page_size;
     for (const auto& [half, width] : {std::pair{&keys_, shape().head_dim}, std::pair{&values_, shape().v_head_dim}}) {
       std::memmove(half->data() + offset(width, target), half->data() + offset(width, source),
-                   rows * row_bytes(shape().dtype, width));
+                   rows * shape().bytes_row(width));
     }
   }
 }

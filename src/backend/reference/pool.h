@@ -1,4 +1,5 @@
-// KV pages in the plainest layout: keys and values apart, each [layer][page][kv_head][slot][width] in the pool's dtype.
+// KV pages in the plainest layout: keys and values apart, each [layer][page][kv_head][slot][width] in the pool's dtype;
+// of 8-bit pages every row of `width` elements is followed by its scale.
 #pragma once
 
 #include <memory>

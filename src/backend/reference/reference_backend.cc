@@ -20,6 +20,7 @@ class ReferenceBackend final : public ops::Backend {
   }
 
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override {
+    HEADWATER_RETURN_IF_ERROR(ops::check_weight_type(view.dtype));
     if (view.columns % block_elements(view.dtype) != 0) {
       return error(ErrorCode::kInvalidArgument, "a {} weight of {} columns; rows must be whole blocks of {}",
                    to_string(view.dtype), view.columns, block_elements(view.dtype));
