@@ -103,10 +103,10 @@ struct DeviceShape {
   uint32_t kv_heads = 1;          // items run once per KV head
   uint32_t group = 1;             // query heads per KV head (G)
   uint32_t tokens_item_max = 64;  // an item never has more query tokens; bounds a worker's scratch
+  uint64_t kv_bytes_token = 0;    // of all KV heads of one layer, for the byte counts in Outcome
   // 0, or: a worker does two items of up to so many query tokens at a time, each with half of its rates, or one larger
   // item. Larger ones come first in the plan.
   uint32_t tokens_half = 0;
-  uint64_t kv_bytes_token = 0;    // of all KV heads of one layer, for the byte counts in Outcome
 };
 
 // Array sizes. A flat plan of any step within these limits always fits; sharing that does not fit falls back to flat.
@@ -171,11 +171,11 @@ struct Plan {
   std::span<const uint32_t> merge_indptr;    // [T + 1] by plan position; empty range: kDirect, or no key at all
   std::span<const uint32_t> merge_slots;     // partial slots of a token in key order
   std::span<const uint8_t> token_empty;      // [T] 1: no visible key; output 0 (and lse2 = its sink, or -inf)
-  uint32_t items_large = 0;                  // leading items of more than DeviceShape::tokens_half query tokens
   uint32_t partials = 0;                     // slots in use
   uint32_t cut = 0;
   uint32_t window = 0;
   Outcome outcome;
+  uint32_t items_large = 0;  // leading items of more than DeviceShape::tokens_half query tokens
 };
 
 // ------------------------------------------------------------------------------------------------------------- planner

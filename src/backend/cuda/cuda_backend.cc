@@ -43,7 +43,8 @@ class CudaBackend final : public ops::Backend {
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
     return CudaKvPool::create(shape, traits_.is_hopper);
   }
-  Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView&) override {
+  Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override {
+    HEADWATER_RETURN_IF_ERROR(ops::check_weight_type(view.dtype));
     return error(ErrorCode::kUnsupported, "the CUDA back end has attention and no products yet; use --backend cpu");
   }
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override;
@@ -172,6 +173,9 @@ void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   call.head_dim = pages.head_dim;
   call.dims = params.rope.dims;
   call.is_adjacent = params.rope.style == ops::RopeStyle::kAdjacentPairs;
+  call.q_norm = params.q_norm;
+  call.k_norm = params.k_norm;
+  call.norm_epsilon = params.norm_epsilon;
   std::copy_n(params.rope.inverse_frequencies, call.dims / 2, call.inverse_frequencies);
   if (call.tokens_max > 0) keep(checked(launch_append(pages.element, call, stream_.get()), "launch of append"));
 }
@@ -233,6 +237,7 @@ Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
                         .page_size_multiple = 16,
                         .invariant = config.invariant,
                         .device = traits.name};
+  info.runs_models = false;
   info.cut = config.invariant ? kCutInvariant : kCutAdaptive;
   return std::unique_ptr<ops::Backend>(
       std::make_unique<CudaBackend>(std::move(info), traits, config.invariant, std::move(stream)));

@@ -5,19 +5,6 @@
 namespace headwater::backend::cuda {
 namespace {
 
-Result<KvElement> element_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return KvElement::kF32;
-    case DType::kF16:
-      return KvElement::kF16;
-    case DType::kBF16:
-      return KvElement::kBF16;
-    default:
-      return error(ErrorCode::kUnsupported, "KV pages of {} on a GPU; use BF16, F16 or F32", to_string(dtype));
-  }
-}
-
 struct Driver {
   decltype(&cuTensorMapEncodeTiled) encode_tiled;
 };
@@ -57,6 +44,21 @@ Status encode(const Driver& driver, const KvPages& pages, const void* base, CUte
 
 }  // namespace
 
+Result<KvElement> element_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return KvElement::kF32;
+    case DType::kF16:
+      return KvElement::kF16;
+    case DType::kBF16:
+      return KvElement::kBF16;
+    case DType::kF8E4M3:
+      return KvElement::kF8;
+    default:
+      return error(ErrorCode::kInvalidArgument, "KV pages of {}; use BF16, F16, F32 or F8_E4M3", to_string(dtype));
+  }
+}
+
 uint32_t KvPages::element_bytes() const {
   return element == KvElement::kF32 ? 4 : element == KvElement::kF8 ? 1 : 2;
 }
@@ -76,8 +78,8 @@ Result<std::unique_ptr<ops::KvPool>> CudaKvPool::create(const ops::KvShape& shap
   if (shape.page_size == 0 || shape.page_size % 16 != 0) {
     return error(ErrorCode::kInvalidArgument, "pages of {} tokens on a GPU; use a multiple of 16", shape.page_size);
   }
-  if (shape.head_dim == 0 || shape.head_dim % 2 != 0 || shape.head_dim > 256) {
-    return error(ErrorCode::kUnsupported, "heads of width {} on a GPU; use an even width up to 256", shape.head_dim);
+  if (shape.head_dim == 0 || shape.head_dim % 4 != 0 || shape.head_dim > 256) {
+    return error(ErrorCode::kUnsupported, "heads of width {} on a GPU; use a multiple of 4 up to 256", shape.head_dim);
   }
   HEADWATER_ASSIGN_OR_RETURN(const KvElement element, element_of(shape.dtype));
   std::unique_ptr<CudaKvPool> pool(new CudaKvPool(shape));

@@ -16,10 +16,6 @@ Status grow(DeviceBuffer& buffer, uint64_t bytes) {
   return {};
 }
 
-KvElement element_of(DType dtype) {
-  return dtype == DType::kBF16 ? KvElement::kBF16 : dtype == DType::kF16 ? KvElement::kF16 : KvElement::kF32;
-}
-
 }  // namespace
 
 Status Attention::reserve(const ops::StepLimits& limits, uint32_t kv_heads, uint32_t q_heads, uint32_t head_dim) {
@@ -71,6 +67,7 @@ AttendCall Attention::call_of(const Step& step) const {
   call.q_heads = step.q_heads;
   call.kv_heads = pages.kv_heads;
   call.group = step.q_heads / pages.kv_heads;
+  call.group_inverse = ((1u << 16) + call.group - 1) / call.group;
   call.tokens_slab = slab_tokens(call.group);
   call.head_dim = pages.head_dim;
   call.page_size = pages.page_size;
@@ -105,7 +102,8 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
 attention::DeviceShape Attention::device_shape(const ops::KvShape& shape, uint32_t q_heads) const {
   const uint32_t group = q_heads / shape.kv_heads;
   attention::DeviceShape device{traits_.multiprocessors, shape.kv_heads, group, 64, shape.bytes_token_layer()};
-  if (traits_.is_hopper && hopper_variant(element_of(shape.dtype), shape.head_dim, group) != nullptr) {
+  const Result<KvElement> element = element_of(shape.dtype);
+  if (traits_.is_hopper && element && hopper_variant(*element, shape.head_dim, group) != nullptr) {
     device.tokens_half = slab_tokens(group);
     device.tokens_item_max = kStreams * device.tokens_half;
   }

@@ -56,7 +56,8 @@ struct AttendCall {
   uint32_t q_heads;
   uint32_t kv_heads;
   uint32_t group;
-  uint32_t tokens_slab;  // Hopper: query tokens whose rows fit a slab
+  uint32_t group_inverse;  // 2^16 / group, rounded up
+  uint32_t tokens_slab;    // Hopper: query tokens whose rows fit a slab
   uint32_t head_dim;
   uint32_t page_size;
   uint32_t chunk;  // keys a copy; divides the page size
@@ -66,6 +67,13 @@ struct AttendCall {
   float score_scale;  // scale * log2(e); with a soft-cap: scale / softcap
   float softcap;      // softcap * log2(e), or 0
   bool is_wide;       // q and out are float
+
+#ifdef __CUDACC__
+  // row / group, exact for rows of a slab (below 64) and groups up to 64.
+  __device__ uint32_t token_of_row(uint32_t row) const {
+    return row * group_inverse >> 16;
+  }
+#endif
 };
 
 }  // namespace headwater::backend::cuda

@@ -8,10 +8,10 @@ namespace {
 // At 512 bytes of key and value and 128 columns, all multiprocessors at work.
 constexpr double kStep = 4500;      // launch, first loads, last merge
 constexpr double kItem = 600;       // beyond what overlaps with the item before
-constexpr double kMerge = 2500;  // from the last partial to the output
+constexpr double kMerge = 2500;     // from the last partial to the output
 constexpr double kKeyFirst = 15.8;  // 4.28 TB/s over 132
 constexpr double kKeyRepeat = 7.0;  // from L2
-constexpr double kTile = 6.0;  // both products and the softmax of 64 rows and one key
+constexpr double kTile = 6.0;       // both products and the softmax of 64 rows and one key
 constexpr double kRow = 4;          // loaded, written
 constexpr double kPartial = 14;     // 512 bytes written and read again
 

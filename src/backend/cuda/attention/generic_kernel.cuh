@@ -235,19 +235,27 @@ class GenericAttender : GenericShape {
     if (lane_ == 0) call_.partial_lse2[at] = state.lse2;
   }
 
-  // A warp for each complete token.
+  // Who writes the last partial of a token merges them all: a warp for each such token.
   __device__ void arrive(const attention::WorkItem& item, uint32_t kv_head) const {
     __threadfence();
     __syncthreads();
     for (uint32_t j = warp_; j < item.token_count; j += kWarps) {
       uint32_t is_complete = 0;
-      if (lane_ == 0) is_complete = arrive_partials(call_, item.token_begin + j, kv_head, slots(item));
+      if (lane_ == 0) is_complete = arrive_token(item.token_begin + j, kv_head, slots(item));
       if (__shfl_sync(~0u, is_complete, 0) == 0) continue;
       __threadfence();
       RowMerger<Output, 256, true> merger(call_, lane_);
       for (uint32_t head = 0; head < call_.group; ++head)
         merger.merge(item.token_begin + j, kv_head * call_.group + head);
     }
+  }
+
+  __device__ bool arrive_token(uint32_t position, uint32_t kv_head, uint32_t count) const {
+    uint32_t* arrived = call_.arrived + uint64_t{position} * call_.kv_heads + kv_head;
+    const uint32_t wanted = call_.merge_indptr[position + 1] - call_.merge_indptr[position];
+    if (atomicAdd(arrived, count) + count != wanted) return false;
+    *arrived = 0;  // for the next launch
+    return true;
   }
 
   const AttendCall& call_;

@@ -70,7 +70,7 @@ class Attender {
     for (uint32_t h = 0; h < 2; ++h) {
       const uint32_t row = warp_ * 16 + h * 8 + lane_ / 4;
       if (row >= rows) continue;
-      const Visible visible = visible_keys(call_, shared_.stream[stream_].positions[first][row / call_.group]);
+      const Visible visible = visible_keys(call_, shared_.stream[stream_].positions[first][call_.token_of_row(row)]);
       r.begin[h] = visible.begin;
       r.end[h] = min(visible.end, key_end);
       r.begin_max = max(r.begin_max, r.begin[h]);
@@ -119,7 +119,9 @@ class Attender {
     for (uint32_t h = 0; h < 2; ++h) state.l[h] = quad_sum(state.l[h]);
   }
 
-  __device__ void begin_job() { tile_ = 0; }
+  __device__ void begin_job() {
+    tile_ = 0;
+  }
 
  private:
   struct Place {
@@ -139,7 +141,8 @@ class Attender {
   }
   // By one arrival of each warpgroup that reads the slot.
   __device__ void give_back(uint32_t ring, uint32_t n, bool is_shared) {
-    if (thread_ == 0) ptx::arrive(&shared_.stream[ring].ring.empty[Use<kPolicy.slots>(n).place], is_shared ? 1 : kStreams);
+    if (thread_ == 0)
+      ptx::arrive(&shared_.stream[ring].ring.empty[Use<kPolicy.slots>(n).place], is_shared ? 1 : kStreams);
   }
 
   __device__ __forceinline__ void multiply_keys(const Place& at, uint32_t first, float (&scores)[kScores]) {
@@ -158,7 +161,8 @@ class Attender {
     commit_products();
   }
 
-  __device__ __forceinline__ void multiply_values(const Place& at, const uint32_t (&weights)[kScores / 2], State& state) {
+  __device__ __forceinline__ void multiply_values(const Place& at, const uint32_t (&weights)[kScores / 2],
+                                                  State& state) {
     const unsigned char* slot = wait_slot(at.ring, at.values);
     begin_products();
     const uint64_t b = descriptor::by_columns(slot, kTileKeys * 128);
@@ -183,8 +187,9 @@ class Attender {
   }
 
   // keys: from the tile's first to the stretch's last.
-  __device__ __forceinline__ void raise_maximum(const Stretch& keys, const ThreadRows& rows, const float (&scores)[kScores],
-                                                float (&softened)[kScores], State& state, float (&rescale)[2]) {
+  __device__ __forceinline__ void raise_maximum(const Stretch& keys, const ThreadRows& rows,
+                                                const float (&scores)[kScores], float (&softened)[kScores],
+                                                State& state, float (&rescale)[2]) {
     const bool is_masked = keys.begin < rows.begin_max || keys.begin + kTileKeys > min(rows.end_min, keys.end);
 #pragma unroll
     for (uint32_t i = 0; i < kScores; ++i) softened[i] = scores[i];
@@ -242,13 +247,16 @@ class Attender {
     }
   }
 
-  __device__ __forceinline__ void pack_weights(const float (&softened)[kScores], uint32_t (&weights)[kScores / 2]) const {
+  __device__ __forceinline__ void pack_weights(const float (&softened)[kScores],
+                                               uint32_t (&weights)[kScores / 2]) const {
 #pragma unroll
     for (uint32_t i = 0; i < kScores / 2; ++i) weights[i] = pack<Element>(softened[2 * i], softened[2 * i + 1]);
   }
 
   // What is left to multiply scores with: a soft-cap has scaled them already.
-  __device__ float scale() const { return call_.softcap > 0 ? 1.0f : call_.score_scale; }
+  __device__ float scale() const {
+    return call_.softcap > 0 ? 1.0f : call_.score_scale;
+  }
 
   const AttendCall& call_;
   Shared& shared_;

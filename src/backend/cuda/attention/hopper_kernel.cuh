@@ -32,13 +32,14 @@ class AttendingWarpgroup {
       const Job job = stream_.take_job(n);
       sync();
       if (thread_ == 0) stream_.job_taken(n);
-      if (job.tokens == kNoTokens) return;
+      if (job.tokens == kNoTokens) break;
       const QueryPlace place(queries_, job.tokens * call_.group);
       for (; queries_ < place.first; ++queries_) skip_queries();
       finish_.expect(job);
       attend(job, place);
       queries_ = place.end();
     }
+    finish_.merge_rest();
   }
 
  private:
@@ -47,6 +48,7 @@ class AttendingWarpgroup {
   __device__ void skip_queries() {
     const Use<2> use(queries_);
     stream_.queries.wait_full(use);
+    sync();
     if (thread_ == 0) ptx::arrive(&stream_.queries.empty[use.place]);
   }
   __device__ void give_queries_back(const QueryPlace& place) {
@@ -132,17 +134,6 @@ class AttendingWarpgroup {
   uint32_t queries_ = 0;  // uses of the slab's halves before this job
 };
 
-// Tokens without any key have no item: their rows are written here.
-template <typename Element, uint32_t kHeadDim, bool kInvariant>
-__device__ void write_empty_tokens(const AttendCall& call, uint32_t thread, uint32_t threads) {
-  RowMerger<Element, kHeadDim, kInvariant> merger(call, thread % kWarp);
-  const uint32_t tokens = call.header->tokens;
-  for (uint32_t t = blockIdx.x; t < tokens; t += gridDim.x) {
-    if (call.token_empty[t] == 0) continue;
-    for (uint32_t head = thread / kWarp; head < call.q_heads; head += threads / kWarp) merger.merge(t, head);
-  }
-}
-
 template <typename Element, uint32_t kHeadDim, bool kInvariant>
 __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_constant__ AttendCall call) {
   extern __shared__ unsigned char memory[];
@@ -167,7 +158,6 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
       Loader<kPolicy, kInvariant>(call, shared, warp, lane).run();
     } else {
       QueryLoader<Element, kPolicy>(call, shared, warp - kStreams, lane).run();
-      write_empty_tokens<Element, kHeadDim, kInvariant>(call, thread - kStreams * kWarp, kStreams * kWarp);
     }
   } else {
     ptx::take_registers<224>();

@@ -62,7 +62,8 @@ class Loader {
       load(item, job % call_.kv_heads, kStreams);
     }
     const uint32_t busy = min(large, gridDim.x), first = (gridDim.x - busy) * kStreams;
-    uint32_t job = blockIdx.x < busy ? take(first, small) : (blockIdx.x - busy) * kStreams + stream_;
+    uint32_t job = (blockIdx.x - busy) * kStreams + stream_;
+    if (blockIdx.x < busy) job = __shfl_sync(~0u, take(first, small), 0);
     while (job < small) {
       const attention::WorkItem item = call_.items[items_large + job / call_.kv_heads];
       const uint32_t next = take(first, small);
@@ -181,7 +182,7 @@ class QueryLoader {
  private:
   static constexpr uint32_t kColumnsLane = 4;
   static constexpr uint32_t kSpans = (kPolicy.head_dim + kWarp * kColumnsLane - 1) / (kWarp * kColumnsLane);
-  static constexpr uint32_t kTogether = 8 / kSpans;  // rows whose loads are in flight
+  static constexpr uint32_t kTogether = 4 / kSpans;  // rows whose loads are in flight
 
   // A half that is left out counts as filled and read.
   __device__ void skip(uint32_t uses) {
@@ -195,56 +196,64 @@ class QueryLoader {
     const uint32_t first = place.first % 2;
     for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
       const bool is_blind = call_.token_empty[job.token_begin + j] != 0;
-      const uint32_t token = call_.token_order[job.token_begin + j], position = call_.token_position[job.token_begin + j];
+      const uint32_t token = call_.token_order[job.token_begin + j],
+                     position = call_.token_position[job.token_begin + j];
       stream_.tokens[first][j] = token;
       stream_.positions[first][j] = is_blind ? ~0u : position;
     }
     __syncwarp();
     const uint32_t rows = job.tokens * call_.group;
-    for (uint32_t row = 0; row < rows; row += kTogether) {
-      uint2 values[kTogether][kSpans];
-#pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i) {
-        if (row + i < rows) read(job, first, row + i, values[i]);
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i) {
-        if (row + i < rows) write(first * kHalfSlabRows + row + i, values[i]);
-      }
+    if (call_.is_wide) {
+      copy_rows<float4>(job, first, rows);
+    } else {
+      copy_rows<uint2>(job, first, rows);
     }
     ptx::fence_async_shared();
     for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.full[Use<2>(place.first + h).place]);
   }
 
-  __device__ uint32_t column(uint32_t span) const { return (span * kWarp + lane_) * kColumnsLane; }
-
-  __device__ void read(const Job& job, uint32_t first, uint32_t row, uint2 (&values)[kSpans]) const {
-    const uint64_t token = stream_.tokens[first][row / call_.group];
-    const uint64_t offset =
-        token * call_.q_stride + uint64_t{job.kv_head * call_.group + row % call_.group} * call_.head_dim;
+  // Four columns a lane: as floats or as elements. Loads beyond the last row or column read it once more instead of
+  // standing under a condition, which would make each wait for the one before.
+  template <typename Four>
+  __device__ void copy_rows(const Job& job, uint32_t first, uint32_t rows) {
+    for (uint32_t row = 0; row < rows; row += kTogether) {
+      Four values[kTogether][kSpans];
 #pragma unroll
-    for (uint32_t span = 0; span < kSpans; ++span) {
-      values[span] = {0, 0};
-      if (column(span) >= call_.head_dim) continue;
-      if (call_.is_wide) {
-        const float4 f =
-            __ldg(reinterpret_cast<const float4*>(static_cast<const float*>(call_.q) + offset + column(span)));
-        values[span] = {pack<Element>(f.x, f.y), pack<Element>(f.z, f.w)};
-      } else {
-        values[span] =
-            __ldg(reinterpret_cast<const uint2*>(static_cast<const Element*>(call_.q) + offset + column(span)));
+      for (uint32_t i = 0; i < kTogether; ++i) {
+        const uint32_t at = min(row + i, rows - 1), token = call_.token_of_row(at);
+        const uint64_t offset = stream_.tokens[first][token] * call_.q_stride +
+                                uint64_t{job.kv_head * call_.group + at - token * call_.group} * call_.head_dim;
+#pragma unroll
+        for (uint32_t span = 0; span < kSpans; ++span) {
+          const uint64_t four = (offset + min(column(span), call_.head_dim - kColumnsLane)) / kColumnsLane;
+          values[i][span] = __ldg(static_cast<const Four*>(call_.q) + four);
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kTogether; ++i) {
+#pragma unroll
+        for (uint32_t span = 0; span < kSpans; ++span) {
+          if (row + i >= rows || column(span) >= kPolicy.head_dim) continue;
+          write(first * kHalfSlabRows + row + i, column(span),
+                column(span) < call_.head_dim ? packed(values[i][span]) : make_uint2(0, 0));
+        }
       }
     }
   }
 
-  __device__ void write(uint32_t row, const uint2 (&values)[kSpans]) {
-#pragma unroll
-    for (uint32_t span = 0; span < kSpans; ++span) {
-      if (column(span) >= kPolicy.head_dim) continue;
-      const uint32_t panel = column(span) / 64;
-      const uint32_t byte = row * 128 + ((column(span) % 64 * 2) ^ (row % 8 * 16));
-      *reinterpret_cast<uint2*>(slab_ + panel * kSlabRows * 128 + byte) = values[span];
-    }
+  __device__ uint32_t column(uint32_t span) const {
+    return (span * kWarp + lane_) * kColumnsLane;
+  }
+  static __device__ uint2 packed(float4 f) {
+    return make_uint2(pack<Element>(f.x, f.y), pack<Element>(f.z, f.w));
+  }
+  static __device__ uint2 packed(uint2 elements) {
+    return elements;
+  }
+
+  __device__ void write(uint32_t row, uint32_t at, uint2 four) {
+    const uint32_t byte = row * 128 + ((at % 64 * 2) ^ (row % 8 * 16));
+    *reinterpret_cast<uint2*>(slab_ + at / 64 * kSlabRows * 128 + byte) = four;
   }
 
   const AttendCall& call_;

@@ -69,7 +69,7 @@ struct HopperStream {
   Job job[kJobs];
   uint32_t tokens[2][kSlabRows];     // by first half used: batch token of each token of the slab
   uint32_t positions[2][kSlabRows];  // its position; ~0u: sees nothing
-  uint64_t complete;                 // bit j: token j of the job has all its partials
+  uint32_t completed;                // passed on by one thread of the attending warpgroup
 
   // A reader's next job, in the order of the loader. One of its threads gives the place back: job_taken().
   __device__ Job take_job(uint32_t n) {
@@ -94,8 +94,9 @@ struct QueryPlace {
 
 template <AttendPolicy kPolicy>
 struct HopperShared {
+  // [panel][row][64 columns]. Not last: products over the second half of a slab read 64 rows all the same.
+  alignas(1024) unsigned char slabs[kStreams][kPolicy.slab_bytes];
   alignas(1024) unsigned char slots[kStreams][kPolicy.slots][kPolicy.slot_bytes];
-  alignas(1024) unsigned char slabs[kStreams][kPolicy.slab_bytes];  // [panel][row][64 columns]
   HopperStream<kPolicy> stream[kStreams];
 };
 

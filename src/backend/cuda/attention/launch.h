@@ -16,7 +16,7 @@ struct AttendLaunch {
   bool is_invariant = false;
 };
 
-// Every element, head sizes that are multiples of 2 up to 256, any group. Its states are invariant.
+// Every element, head sizes that are multiples of 4 up to 256, any group. Its states are invariant.
 cudaError_t launch_generic(KvElement element, const AttendCall& call, const AttendLaunch& launch);
 
 // The kernel of compute capability 9.0 for an element and head size; null: there is none, use the generic one.

@@ -22,7 +22,7 @@ inline constexpr uint32_t kSharedBytesMax = 227 * 1024;  // of a block, compute 
 struct AttendPolicy {
   uint32_t head_dim;  // columns in shared memory; smaller heads are padded with zeros
   uint32_t tile_keys;
-  uint32_t slots;       // of a ring, a tile of keys or of values each
+  uint32_t slots;  // of a ring, a tile of keys or of values each
   uint32_t slot_bytes;
   uint32_t slab_bytes;  // of queries
   uint32_t panels;      // of 64 columns, 128 bytes: the widest swizzle
