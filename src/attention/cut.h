@@ -57,7 +57,7 @@ class Cutter {
   bool fits(const Balance& balance) const;
 
  private:
-  struct Load {  // the jobs as the estimate sees them: pieces of cut drafts, then uncut drafts, longest first
+  struct Load {        // the jobs as the estimate sees them: pieces of cut drafts, then uncut drafts, longest first
     double total = 0;  // times parts
     double longest = 0;
     double cut_total = 0;

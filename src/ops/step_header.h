@@ -12,7 +12,7 @@ struct StepHeader {
   uint32_t logits;
   uint32_t items;        // of the plan
   uint32_t items_large;  // Plan::items_large
-  uint32_t partials;  // slots in use
+  uint32_t partials;     // slots in use
 };
 
 }  // namespace headwater::ops

@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <map>
 
 #include "backend/cuda/append/append.h"
@@ -213,7 +213,7 @@ Result<std::unique_ptr<ops::Stopwatch>> CudaBackend::create_stopwatch(std::funct
 
 Result<double> CudaBackend::read_floor_us(uint64_t bytes, uint32_t piece_bytes) {
   if (const auto known = read_floors_.find({bytes, piece_bytes}); known != read_floors_.end()) return known->second;
-  const uint64_t memory_bytes = std::max(bytes, uint64_t{4} << 30);
+  const uint64_t memory_bytes = std::max(std::bit_ceil(bytes), uint64_t{4} << 30);
   if (read_memory_.size() < memory_bytes) {
     read_memory_ = {};
     HEADWATER_ASSIGN_OR_RETURN(read_memory_, DeviceBuffer::create(memory_bytes));

@@ -1,5 +1,7 @@
 #include "backend/cuda/stopwatch_kernels.h"
 
+#include <bit>
+
 namespace headwater::backend::cuda {
 namespace {
 
@@ -16,19 +18,18 @@ __global__ void spin(uint64_t nanoseconds) {
   while (now - begin < nanoseconds);
 }
 
-// Piece i lies at place (i * an odd number) mod places: scattered, and without the load of an index.
+// Piece i lies at place (i * an odd number) mod a power of two: scattered, each once, and without the load of an index.
 template <uint32_t kUnroll>
 __global__ void __launch_bounds__(256)
-    read(const uint4* memory, uint64_t places, uint64_t loads, uint32_t loads_piece, uint32_t* out) {
+    read(const uint4* memory, uint32_t place_mask, uint32_t loads, uint32_t piece_shift, uint32_t* out) {
   uint32_t bits = 0;
-  for (uint64_t first = blockIdx.x * uint64_t{256 * kUnroll}; first < loads;
-       first += gridDim.x * uint64_t{256 * kUnroll}) {
+  for (uint32_t first = blockIdx.x * 256 * kUnroll; first < loads; first += gridDim.x * 256 * kUnroll) {
     uint4 values[kUnroll];
 #pragma unroll
     for (uint32_t u = 0; u < kUnroll; ++u) {
-      const uint64_t i = first + u * 256 + threadIdx.x;
-      const uint64_t place = i / loads_piece * 2654435761u % places;
-      values[u] = i < loads ? __ldg(memory + place * loads_piece + i % loads_piece) : make_uint4(0, 0, 0, 0);
+      const uint32_t i = min(first + u * 256 + threadIdx.x, loads - 1);
+      const uint64_t place = (i >> piece_shift) * 2654435761u & place_mask;
+      values[u] = __ldg(memory + (place << piece_shift) + (i & ((1u << piece_shift) - 1)));
     }
 #pragma unroll
     for (uint32_t u = 0; u < kUnroll; ++u) bits ^= values[u].x ^ values[u].y ^ values[u].z ^ values[u].w;
@@ -52,9 +53,11 @@ cudaError_t launch_spin(uint64_t nanoseconds, cudaStream_t stream) {
 
 cudaError_t launch_read(const void* memory, uint64_t memory_bytes, uint64_t bytes, uint32_t piece_bytes,
                         ReadShape shape, cudaStream_t stream) {
-  const uint32_t loads_piece = piece_bytes / sizeof(uint4);
-  const uint64_t places = memory_bytes / piece_bytes, loads = bytes / sizeof(uint4);
-  if (loads_piece == 0 || places == 0 || loads == 0) return cudaErrorInvalidValue;
+  const uint32_t piece = std::bit_floor(piece_bytes);
+  const uint64_t places = std::bit_floor(memory_bytes / std::max(piece, 16u)), loads = bytes / sizeof(uint4);
+  if (piece < sizeof(uint4) || loads == 0 || loads > UINT32_MAX || places * piece < bytes) return cudaErrorInvalidValue;
+  const uint32_t piece_shift = std::countr_zero(piece / static_cast<uint32_t>(sizeof(uint4)));
+  const auto place_mask = static_cast<uint32_t>(places - 1);
   const auto blocks =
       static_cast<uint32_t>(std::min<uint64_t>(shape.blocks, (loads + 256 * shape.unroll - 1) / (256 * shape.unroll)));
   void* out = nullptr;
@@ -62,13 +65,16 @@ cudaError_t launch_read(const void* memory, uint64_t memory_bytes, uint64_t byte
   const auto* from = static_cast<const uint4*>(memory);
   switch (shape.unroll) {
     case 1:
-      read<1><<<blocks, 256, 0, stream>>>(from, places, loads, loads_piece, static_cast<uint32_t*>(out));
+      read<1><<<blocks, 256, 0, stream>>>(from, place_mask, static_cast<uint32_t>(loads), piece_shift,
+                                          static_cast<uint32_t*>(out));
       break;
     case 2:
-      read<2><<<blocks, 256, 0, stream>>>(from, places, loads, loads_piece, static_cast<uint32_t*>(out));
+      read<2><<<blocks, 256, 0, stream>>>(from, place_mask, static_cast<uint32_t>(loads), piece_shift,
+                                          static_cast<uint32_t*>(out));
       break;
     case 4:
-      read<4><<<blocks, 256, 0, stream>>>(from, places, loads, loads_piece, static_cast<uint32_t*>(out));
+      read<4><<<blocks, 256, 0, stream>>>(from, place_mask, static_cast<uint32_t>(loads), piece_shift,
+                                          static_cast<uint32_t*>(out));
       break;
     default:
       return cudaErrorInvalidValue;

@@ -21,6 +21,7 @@ class AttendingWarpgroup {
 
   __device__ AttendingWarpgroup(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
       : call_(call),
+        shared_(shared),
         stream_(shared.stream[stream]),
         stream_index_(stream),
         thread_(thread),
@@ -60,6 +61,12 @@ class AttendingWarpgroup {
   __device__ __forceinline__ void attend(const Job& job, const QueryPlace& place) {
     for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_full(Use<2>(place.first + h));
     const uint32_t first = place.first % 2;
+    if (job.tokens * call_.group > QueryRows<Element, kPolicy>::kRowsOfQueryWarp) {
+      constexpr uint32_t kTogether = kPolicy.head_dim > 128 ? 8 : 16;
+      QueryRows<Element, kPolicy>::template copy<kTogether>(call_, shared_, stream_index_, job, first, thread_ / kWarp,
+                                                            kWarpgroup / kWarp);
+      sync();
+    }
     const ThreadRows rows = attender_.rows_of(first, job.tokens * call_.group, job.key_begin + job.key_count);
     attender_.begin_job();
     if constexpr (kInvariant) {
@@ -127,6 +134,7 @@ class AttendingWarpgroup {
   }
 
   const AttendCall& call_;
+  Shared& shared_;
   HopperStream<kPolicy>& stream_;
   uint32_t stream_index_, thread_;
   Attender<Element, kPolicy> attender_;

@@ -156,14 +156,83 @@ class Loader {
   uint32_t jobs_ = 0;  // passed on
 };
 
-// Fills slabs: row = token * group + head, in swizzled panels of 64 columns.
+// Queries of a slab: row = token * group + head, in swizzled panels of 64 columns. Used by the query warp, and by all warps of
+// an attending warpgroup for jobs of many rows, whose queries one warp would take too long to fetch.
+template <typename Element, AttendPolicy kPolicy>
+class QueryRows {
+ public:
+  // Rows warp, warp + warps, ... of the slab's half `first`; kTogether of them are in flight.
+  template <uint32_t kTogether>
+  static __device__ __forceinline__ void copy(const AttendCall& call, HopperShared<kPolicy>& shared, uint32_t stream,
+                                              const Job& job, uint32_t first, uint32_t warp, uint32_t warps) {
+    if (call.is_wide) {
+      copy_fours<float4, kTogether>(call, shared, stream, job, first, warp, warps);
+    } else {
+      copy_fours<uint2, kTogether>(call, shared, stream, job, first, warp, warps);
+    }
+    ptx::fence_async_shared();
+  }
+  // More rows than this: the attending warpgroup copies them.
+  static constexpr uint32_t kRowsOfQueryWarp = 16;
+
+ private:
+  static constexpr uint32_t kColumnsLane = 4;
+  static constexpr uint32_t kSpans = (kPolicy.head_dim + kWarp * kColumnsLane - 1) / (kWarp * kColumnsLane);
+
+  // Four columns a lane: as floats or as elements. Loads beyond the last row or column read it once more instead of
+  // standing under a condition, which would make each wait for the one before.
+  template <typename Four, uint32_t kTogether>
+  static __device__ __forceinline__ void copy_fours(const AttendCall& call, HopperShared<kPolicy>& shared,
+                                                    uint32_t stream, const Job& job, uint32_t first, uint32_t warp,
+                                                    uint32_t warps) {
+    const uint32_t rows = job.tokens * call.group, lane = threadIdx.x % kWarp;
+    for (uint32_t row = warp; row < rows; row += kTogether * warps) {
+      Four values[kTogether][kSpans];
+#pragma unroll
+      for (uint32_t i = 0; i < kTogether; ++i) {
+        const uint32_t at = min(row + i * warps, rows - 1), token = call.token_of_row(at);
+        const uint64_t offset = shared.stream[stream].tokens[first][token] * call.q_stride +
+                                uint64_t{job.kv_head * call.group + at - token * call.group} * call.head_dim;
+#pragma unroll
+        for (uint32_t span = 0; span < kSpans; ++span) {
+          const uint64_t four = (offset + min(column(span, lane), call.head_dim - kColumnsLane)) / kColumnsLane;
+          values[i][span] = __ldg(static_cast<const Four*>(call.q) + four);
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kTogether; ++i) {
+#pragma unroll
+        for (uint32_t span = 0; span < kSpans; ++span) {
+          const uint32_t at = column(span, lane), to = first * kHalfSlabRows + row + i * warps;
+          if (row + i * warps >= rows || at >= kPolicy.head_dim) continue;
+          const uint32_t byte = to * 128 + ((at % 64 * 2) ^ (to % 8 * 16));
+          *reinterpret_cast<uint2*>(shared.slabs[stream] + at / 64 * kSlabRows * 128 + byte) =
+              at < call.head_dim ? packed(values[i][span]) : make_uint2(0, 0);
+        }
+      }
+    }
+  }
+
+  static __device__ uint32_t column(uint32_t span, uint32_t lane) {
+    return (span * kWarp + lane) * kColumnsLane;
+  }
+  static __device__ uint2 packed(float4 f) {
+    return make_uint2(pack<Element>(f.x, f.y), pack<Element>(f.z, f.w));
+  }
+  static __device__ uint2 packed(uint2 elements) {
+    return elements;
+  }
+};
+
+// Ahead of the attending warpgroup: the tokens and positions of its jobs, and the queries of those of few rows.
 template <typename Element, AttendPolicy kPolicy>
 class QueryLoader {
  public:
   using Shared = HopperShared<kPolicy>;
+  using Rows = QueryRows<Element, kPolicy>;
 
   __device__ QueryLoader(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t lane)
-      : call_(call), stream_(shared.stream[stream]), slab_(shared.slabs[stream]), lane_(lane) {}
+      : call_(call), shared_(shared), stream_(shared.stream[stream]), stream_index_(stream), lane_(lane) {}
 
   __device__ void run() {
     uint32_t uses = 0;
@@ -180,10 +249,6 @@ class QueryLoader {
   }
 
  private:
-  static constexpr uint32_t kColumnsLane = 4;
-  static constexpr uint32_t kSpans = (kPolicy.head_dim + kWarp * kColumnsLane - 1) / (kWarp * kColumnsLane);
-  static constexpr uint32_t kTogether = 4 / kSpans;  // rows whose loads are in flight
-
   // A half that is left out counts as filled and read.
   __device__ void skip(uint32_t uses) {
     const Use<2> use(uses);
@@ -196,70 +261,22 @@ class QueryLoader {
     const uint32_t first = place.first % 2;
     for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
       const bool is_blind = call_.token_empty[job.token_begin + j] != 0;
-      const uint32_t token = call_.token_order[job.token_begin + j],
-                     position = call_.token_position[job.token_begin + j];
+      const uint32_t token = call_.token_order[job.token_begin + j];
+      const uint32_t position = call_.token_position[job.token_begin + j];
       stream_.tokens[first][j] = token;
       stream_.positions[first][j] = is_blind ? ~0u : position;
     }
     __syncwarp();
-    const uint32_t rows = job.tokens * call_.group;
-    if (call_.is_wide) {
-      copy_rows<float4>(job, first, rows);
-    } else {
-      copy_rows<uint2>(job, first, rows);
+    if (job.tokens * call_.group <= Rows::kRowsOfQueryWarp) {
+      Rows::template copy<4>(call_, shared_, stream_index_, job, first, 0, 1);
     }
-    ptx::fence_async_shared();
     for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.full[Use<2>(place.first + h).place]);
   }
 
-  // Four columns a lane: as floats or as elements. Loads beyond the last row or column read it once more instead of
-  // standing under a condition, which would make each wait for the one before.
-  template <typename Four>
-  __device__ void copy_rows(const Job& job, uint32_t first, uint32_t rows) {
-    for (uint32_t row = 0; row < rows; row += kTogether) {
-      Four values[kTogether][kSpans];
-#pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i) {
-        const uint32_t at = min(row + i, rows - 1), token = call_.token_of_row(at);
-        const uint64_t offset = stream_.tokens[first][token] * call_.q_stride +
-                                uint64_t{job.kv_head * call_.group + at - token * call_.group} * call_.head_dim;
-#pragma unroll
-        for (uint32_t span = 0; span < kSpans; ++span) {
-          const uint64_t four = (offset + min(column(span), call_.head_dim - kColumnsLane)) / kColumnsLane;
-          values[i][span] = __ldg(static_cast<const Four*>(call_.q) + four);
-        }
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i) {
-#pragma unroll
-        for (uint32_t span = 0; span < kSpans; ++span) {
-          if (row + i >= rows || column(span) >= kPolicy.head_dim) continue;
-          write(first * kHalfSlabRows + row + i, column(span),
-                column(span) < call_.head_dim ? packed(values[i][span]) : make_uint2(0, 0));
-        }
-      }
-    }
-  }
-
-  __device__ uint32_t column(uint32_t span) const {
-    return (span * kWarp + lane_) * kColumnsLane;
-  }
-  static __device__ uint2 packed(float4 f) {
-    return make_uint2(pack<Element>(f.x, f.y), pack<Element>(f.z, f.w));
-  }
-  static __device__ uint2 packed(uint2 elements) {
-    return elements;
-  }
-
-  __device__ void write(uint32_t row, uint32_t at, uint2 four) {
-    const uint32_t byte = row * 128 + ((at % 64 * 2) ^ (row % 8 * 16));
-    *reinterpret_cast<uint2*>(slab_ + at / 64 * kSlabRows * 128 + byte) = four;
-  }
-
   const AttendCall& call_;
+  Shared& shared_;
   HopperStream<kPolicy>& stream_;
-  unsigned char* slab_;
-  uint32_t lane_;
+  uint32_t stream_index_, lane_;
 };
 
 }  // namespace headwater::backend::cuda
