@@ -94,7 +94,7 @@ TEST(PlannerHalves, ALargeItemComesBeforeALongerSmallOne) {
   // Six tokens behind 256 keys, and a stranger of 4,096 keys that costs far more.
   auto sequences = make_tree({.nodes = {1, 6}, .tokens = {256, 40}});
   const auto stranger = make_tree({.nodes = {1}, .tokens = {4096}, .first_page = 1000});
-  sequences.insert(sequences.begin(), stranger.begin(), stranger.end());
+  sequences.insert(sequences.begin(), stranger[0]);
   const PageTableStorage storage(32, sequences);
   const DeviceShape device{.tokens_item_max = 8, .tokens_half = 4};
   auto planner = Planner::create(testing::limits_for(sequences, 32), {.sharing = Sharing::kAlways}, kCost, device);
@@ -109,6 +109,9 @@ TEST(PlannerHalves, ALargeItemComesBeforeALongerSmallOne) {
 
 TEST(PlannerHalves, AStepThatGrowsKeepsTheOrder) {
   auto sequences = make_tree({.nodes = {1, 12}, .tokens = {512, 40}, .pages_spare = 2});
+  const auto stranger = make_tree({.nodes = {1}, .tokens = {4096}, .pages_spare = 2, .first_page = 1000});
+  sequences.push_back(stranger[0]);
+  sequences.back().version = 13;
   PageTableStorage storage(32, sequences);
   const DeviceShape device{.workers = 4, .tokens_item_max = 8, .tokens_half = 4};
   auto planner = Planner::create(testing::limits_for(sequences, 32), {.sharing = Sharing::kAlways}, kCost, device);

@@ -136,7 +136,10 @@ TEST(AttentionCosts, APageSharedByTwoShortSequencesIsNot) {
 TEST(AttentionCosts, ItemsOfBothHalvesComeFirstAndNoneIsLarger) {
   const DeviceShape device = h200();
   for (const uint32_t sequences : {4u, 16u, 17u, 32u, 100u}) {
-    const Planned planned(make_tree({.nodes = {1, sequences}, .tokens = {4096, 64}}), false, Sharing::kAlways);
+    std::vector<SequencePages> batch = make_tree({.nodes = {1, sequences}, .tokens = {1024, 64}});
+    for (const SequencePages& stranger : make_tree({.nodes = {40}, .tokens = {6000}, .first_page = 10000}))
+      batch.push_back(stranger);
+    const Planned planned(batch, false, Sharing::kAlways);
     const Plan& plan = planned.plan();
     for (uint32_t i = 0; i < plan.items.size(); ++i) {
       ASSERT_LE(plan.items[i].token_count, device.tokens_item_max);
