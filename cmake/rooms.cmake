@@ -2,19 +2,21 @@
 #
 # headwater_room(NAME DEPS room... [LINK library...] [TEST ctest name] [SOURCES more...] [EXPLICIT])
 #   library headwater_NAME from *.cc of the current folder (tests, fuzzers, benches left out), and, where there
-#   are *_test.cc files beside them, the ctest entry NAME.unit (or the one given).
+#   are *_test.cc files beside them, the ctest entry NAME.unit (or the one given). EXPLICIT: the library from SOURCES
+#   alone, and no test.
 function(headwater_room NAME)
   cmake_parse_arguments(ROOM "EXPLICIT" "TEST" "DEPS;LINK;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|bench)\\.cc$")
-  if(ROOM_EXPLICIT)  # the SOURCES alone
+  file(GLOB tests CONFIGURE_DEPENDS *_test.cc)
+  if(ROOM_EXPLICIT)
     set(sources)
+    set(tests)
   endif()
   add_library(headwater_${NAME} STATIC ${sources} ${ROOM_SOURCES})
   target_include_directories(headwater_${NAME} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM ROOM_DEPS PREPEND headwater_)
   target_link_libraries(headwater_${NAME} PUBLIC ${ROOM_DEPS} ${ROOM_LINK})
-  file(GLOB tests CONFIGURE_DEPENDS *_test.cc)
   if(tests)
     if(NOT ROOM_TEST)
       set(ROOM_TEST ${NAME}.unit)

@@ -94,6 +94,12 @@ TEST(Layers, EveryIncludePointsDown) {
   }
 }
 
+TEST(Layers, SourcesOfEveryKindAreRead) {
+  std::set<std::string> extensions;
+  for (const SourceFile& file : sources()) extensions.insert(fs::path(file.name).extension());
+  EXPECT_EQ(extensions, (std::set<std::string>{".cc", ".cu", ".cuh", ".h"}));
+}
+
 TEST(Layers, AnUpwardIncludeIsCaught) {
   std::istringstream text("core:\nkv: core\n");
   const auto layers = read_layers(text);

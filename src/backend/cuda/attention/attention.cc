@@ -67,7 +67,7 @@ AttendCall Attention::call_of(const Step& step) const {
   call.q_heads = step.q_heads;
   call.kv_heads = pages.kv_heads;
   call.group = step.q_heads / pages.kv_heads;
-  call.group_inverse = ((1u << 16) + call.group - 1) / call.group;
+  call.group_inverse = inverse_of(call.group);
   call.tokens_slab = slab_tokens(call.group);
   call.head_dim = pages.head_dim;
   call.page_size = pages.page_size;

@@ -56,7 +56,7 @@ struct AttendCall {
   uint32_t q_heads;
   uint32_t kv_heads;
   uint32_t group;
-  uint32_t group_inverse;  // 2^16 / group, rounded up
+  uint32_t group_inverse;  // inverse_of(group)
   uint32_t tokens_slab;    // Hopper: query tokens whose rows fit a slab
   uint32_t head_dim;
   uint32_t page_size;

@@ -45,6 +45,11 @@ constexpr uint32_t slab_tokens(uint32_t group) {
   return group == 0 || group > kSlabRows ? 0 : kSlabRows / group;
 }
 
+// 2^16 / group, rounded up: row * inverse_of(group) >> 16 is row / group, for the rows of a slab and groups that fit one.
+constexpr uint32_t inverse_of(uint32_t group) {
+  return ((1u << 16) + group - 1) / group;
+}
+
 // Keys that one copy of the loader moves: the largest power of two that divides a page, up to a tile.
 constexpr uint32_t chunk_keys(uint32_t page_size, uint32_t tile_keys) {
   uint32_t chunk = 16;

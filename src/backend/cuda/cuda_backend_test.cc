@@ -1,0 +1,260 @@
+// The CUDA back end's own promises, beside what the conformance suite holds all back ends to. Skipped without a GPU.
+#include "backend/cuda/cuda_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "backend/cuda/runtime.h"
+#include "backend/cuda/stopwatch.h"
+#include "support/compare.h"
+#include "support/forest.h"
+
+namespace headwater::backend::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::make_tree;
+using testing::SequencePages;
+
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<ops::Backend>> created = create({.invariant = is_invariant()});
+    if (!created && created.status().code() == ErrorCode::kUnsupported) GTEST_SKIP() << created.status().message();
+    ASSERT_TRUE(created) << created.status().message();
+    backend_ = std::move(created).value();
+  }
+  virtual bool is_invariant() const { return false; }
+
+  std::unique_ptr<ops::Backend> backend_;
+};
+
+// -------------------------------------------------------------------------------------------------------------- memory
+
+TEST_F(CudaTest, MemoryBeyondTheDevicesIsRefusedWithItsSize) {
+  const Result<DeviceBuffer> buffer = DeviceBuffer::create(size_t{1} << 46);
+  ASSERT_FALSE(buffer);
+  EXPECT_EQ(buffer.status().code(), ErrorCode::kExhausted);
+  EXPECT_THAT(buffer.status().message(), HasSubstr("70368744177664 bytes"));
+  EXPECT_TRUE(DeviceBuffer::create(1024)) << "a refusal must not outlast itself";
+}
+
+TEST_F(CudaTest, PinnedMemoryIsZeroedAlsoWhereItWasUsedBefore) {
+  constexpr size_t kBytes = 1 << 20;
+  for (int i = 0; i < 3; ++i) {
+    Result<Buffer> buffer = create_pinned(kBytes);
+    ASSERT_TRUE(buffer) << buffer.status().message();
+    ASSERT_EQ(buffer->size(), kBytes);
+    const std::span<uint8_t> bytes = buffer->as<uint8_t>();
+    ASSERT_TRUE(std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; }));
+    std::ranges::fill(bytes, uint8_t{0xff});
+  }
+}
+
+TEST_F(CudaTest, UploadAndDownloadReachTheColumnsOfASliceAlone) {
+  constexpr uint32_t kRows = 5, kColumns = 64, kFirst = 16, kWidth = 24;
+  Result<ops::Matrix> whole = backend_->allocate(kRows, kColumns);
+  ASSERT_TRUE(whole) << whole.status().message();
+  const ops::Matrix slice{whole->data + kFirst, kRows, kWidth, whole->stride};
+  std::vector<float> values(kRows * kWidth), expected(kRows * kColumns, -1.0f);
+  ASSERT_TRUE(backend_->upload(*whole, expected));
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i);
+    expected[i / kWidth * kColumns + kFirst + i % kWidth] = values[i];
+  }
+  ASSERT_TRUE(backend_->upload(slice, values));
+  std::vector<float> got(kRows * kColumns), got_slice(kRows * kWidth);
+  ASSERT_TRUE(backend_->download(got, *whole));
+  ASSERT_TRUE(backend_->download(got_slice, slice));
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(got_slice, values);
+}
+
+TEST_F(CudaTest, AStepBlockInOrdinaryMemoryIsRefused) {
+  const Result<ops::StepBlock> block = ops::StepBlock::create({1, 1, 1, 32, 0, 1});
+  ASSERT_TRUE(block) << block.status().message();
+  const Result<ops::DeviceBatch> batch = backend_->begin_step(*block);
+  ASSERT_FALSE(batch);
+  EXPECT_EQ(batch.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(batch.status().message(), HasSubstr("create_step_block"));
+}
+
+TEST_F(CudaTest, TheReadFloorGrowsWithTheBytes) {
+  double previous_us = 0;
+  for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{64} << 20, uint64_t{512} << 20}) {
+    const Result<double> us = backend_->read_floor_us(bytes, 8192);
+    ASSERT_TRUE(us) << us.status().message();
+    EXPECT_GT(*us, previous_us) << bytes;
+    if (bytes == 1 << 20) {
+      EXPECT_LT(*us, 20);
+    }
+    previous_us = *us;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------ recorded steps
+
+constexpr uint32_t kPageSize = 32, kPages = 192, kTokensMax = 32, kSequencesMax = 24;
+constexpr uint32_t kQueryHeads = 8;
+constexpr ops::KvShape kShape{1, 2, 128, 128, kPageSize, kPages, DType::kBF16};
+
+struct Step {
+  const char* name;
+  std::vector<SequencePages> sequences;
+  attention::Path path;
+};
+
+std::vector<Step> steps() {
+  const auto strangers = make_tree({.nodes = {3}, .tokens = {700}, .page_size = kPageSize, .first_page = 120});
+  const auto members = make_tree({.nodes = {1, 20}, .tokens = {2048, 40}, .page_size = kPageSize});
+  std::vector<SequencePages> both(members.begin(), members.begin() + 5);
+  both[2].q_len = 4;
+  both.insert(both.begin() + 1, strangers.begin(), strangers.begin() + 2);
+  const std::vector<SequencePages> padding(4, SequencePages{.kv_len = 0, .q_len = 1});
+  return {{"flat", strangers, attention::Path::kFlat},
+          {"shared", members, attention::Path::kShared},
+          {"mixed", both, attention::Path::kMixed},
+          {"padding", padding, attention::Path::kFlat}};
+}
+
+struct Rows {
+  std::vector<float> out, lse2;
+};
+
+// A pool of random keys and values, one step block that every step is written into, and matrices for its rows.
+class RecordedSteps : public CudaTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  bool is_invariant() const override { return GetParam(); }
+
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (backend_ == nullptr) return;
+    const uint32_t columns = kQueryHeads * kShape.head_dim;
+    const ops::StepLimits limits{kSequencesMax, kTokensMax, 80, kPageSize, 0, backend_->info().workers};
+    ASSERT_TRUE(backend_->reserve_scratch(limits, kShape, kQueryHeads, 0));
+    pool_ = *backend_->create_kv_pool(kShape);
+    fill_pool();
+    block_.emplace(*backend_->create_step_block(limits));
+    q_ = random_matrix(kTokensMax, columns);
+    out_ = *backend_->allocate(kTokensMax, columns);
+    lse2_ = *backend_->allocate(kTokensMax, kQueryHeads);
+    attention::PlanSettings settings;
+    settings.sharing = attention::Sharing::kAlways;
+    settings.invariant = backend_->info().invariant;
+    settings.cut = backend_->info().cut;
+    planner_.emplace(*attention::Planner::create(limits.plan_limits(), settings,
+                                                 backend_->cost_model(kShape, kQueryHeads),
+                                                 backend_->device_shape(kShape, kQueryHeads)));
+  }
+
+  // Plans the step and begins it, in the same block as the step before.
+  void begin(const Step& step) {
+    const testing::PageTableStorage storage(kPageSize, step.sequences);
+    const attention::PageTable table = storage.view();
+    const Result<const attention::Plan*> plan = planner_->plan(table);
+    ASSERT_TRUE(plan) << plan.status().message();
+    ASSERT_EQ((*plan)->outcome.path, step.path) << step.name;
+    block_->layout(table.sequences(), table.tokens(), 0, static_cast<uint32_t>(table.page_ids.size()));
+    std::ranges::copy(table.page_ids, block_->page_ids().begin());
+    block_->set_plan(**plan);
+    batch_ = *backend_->begin_step(*block_);
+  }
+
+  void attend() {
+    const ops::AttentionParams params{q_, out_, lse2_.data, &batch_, pool_.get(), 0, kQueryHeads, {.scale = 0.088f}};
+    backend_->attend(params);
+    backend_->merge(params);
+  }
+
+  void forget_rows() {
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    ASSERT_TRUE(backend_->upload(out_, std::vector<float>(uint64_t{out_.rows} * out_.columns, kNan)));
+    ASSERT_TRUE(backend_->upload(lse2_, std::vector<float>(uint64_t{lse2_.rows} * lse2_.columns, kNan)));
+  }
+
+  Rows rows() {
+    const auto first_rows = [&](ops::Matrix matrix) {
+      matrix.rows = batch_.tokens;
+      std::vector<float> values(uint64_t{matrix.rows} * matrix.columns);
+      EXPECT_TRUE(backend_->download(values, matrix));
+      EXPECT_TRUE(std::ranges::none_of(values, [](float value) { return std::isnan(value); }))
+          << "a row was not written";
+      return values;
+    };
+    return {first_rows(out_), first_rows(lse2_)};
+  }
+
+  std::optional<ops::StepBlock> block_;
+  std::unique_ptr<ops::KvPool> pool_;
+  std::optional<attention::Planner> planner_;
+  ops::Matrix q_, out_, lse2_;
+  ops::DeviceBatch batch_;
+
+ private:
+  ops::Matrix random_matrix(uint32_t rows, uint32_t columns) {
+    const ops::Matrix matrix = *backend_->allocate(rows, columns);
+    std::vector<float> values(uint64_t{rows} * columns);
+    std::ranges::generate(values, [&] { return random_.normal(); });
+    EXPECT_TRUE(backend_->upload(matrix, values));
+    return matrix;
+  }
+
+  void fill_pool() {
+    constexpr uint32_t kSlots = kPages * kPageSize;
+    Result<ops::StepBlock> block = backend_->create_step_block({1, kSlots, 1, kPageSize, 0, 1});
+    ASSERT_TRUE(block) << block.status().message();
+    block->layout(1, kSlots, 0, 0);
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      block->positions()[slot] = 0;
+      block->append_pages()[slot] = slot / kPageSize;
+      block->append_slots()[slot] = slot % kPageSize;
+    }
+    const ops::Matrix q = *backend_->allocate(kSlots, kQueryHeads * kShape.head_dim);
+    const ops::Matrix k = random_matrix(kSlots, kShape.kv_heads * kShape.head_dim);
+    const ops::Matrix v = random_matrix(kSlots, kShape.kv_heads * kShape.head_dim);
+    const Result<ops::DeviceBatch> batch = backend_->begin_step(*block);
+    ASSERT_TRUE(batch) << batch.status().message();
+    backend_->rope_append({q, k, v, &*batch, {ops::RopeStyle::kHalves, 0, nullptr}, pool_.get(), 0});
+    ASSERT_TRUE(backend_->finish());
+  }
+
+  Random random_{1};
+};
+
+TEST_P(RecordedSteps, AreOneLaunchThatServesEveryLaterPlan) {
+  const testing::Tolerance tolerance = testing::tolerance_for(kShape.dtype, 0);
+  for (const Step& recorded : steps()) {
+    ASSERT_NO_FATAL_FAILURE(begin(recorded));
+    const Result<std::unique_ptr<ops::Stopwatch>> watch = backend_->create_stopwatch([&] { attend(); }, false);
+    ASSERT_TRUE(watch) << watch.status().message();
+    EXPECT_EQ(static_cast<GraphStopwatch&>(**watch).nodes_each(), 1u) << recorded.name;
+    for (const Step& replayed : steps()) {
+      const std::string what = fmt::format("recorded {}, replayed {}", recorded.name, replayed.name);
+      ASSERT_NO_FATAL_FAILURE(forget_rows());
+      ASSERT_NO_FATAL_FAILURE(begin(replayed));
+      ASSERT_TRUE((*watch)->sample_us()) << what;
+      ASSERT_TRUE(backend_->finish()) << what;
+      const Rows got = rows();
+      ASSERT_NO_FATAL_FAILURE(forget_rows());
+      attend();
+      ASSERT_TRUE(backend_->finish()) << what;
+      const Rows want = rows();
+      EXPECT_TRUE(testing::near(got.out, want.out, tolerance, 1, what));
+      EXPECT_TRUE(testing::near(got.lse2, want.lse2, tolerance, 1, what));
+      if (is_invariant()) {
+        EXPECT_TRUE(testing::same_bits(got.out, want.out, 1, what));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, RecordedSteps, ::testing::Bool(), [](const ::testing::TestParamInfo<bool>& mode) {
+  return mode.param ? "invariant" : "adaptive";
+});
+
+}  // namespace
+}  // namespace headwater::backend::cuda
