@@ -26,9 +26,6 @@ tools/fuzz.sh 60
 ninja -C build/asan -j "$jobs" test_http_streams
 build/asan/tests/http/test_http_streams --seconds 60
 
-if command -v nvcc > /dev/null && compgen -G "src/backend/cuda/*.cu" > /dev/null; then
-  echo "== CUDA sources compile for sm_90a"
-  cmake --preset release -B build/cuda -DHEADWATER_CUDA=ON > /dev/null
-  ninja -C build/cuda -j "$jobs"
-fi
+echo "== CUDA sources compile for sm_90a"
+tools/cuda_compile.sh
 echo "check: all passed"

@@ -7,5 +7,6 @@ tools/python_env.sh
 tools/build.sh headwater  # as `make run` does
 tools/build.sh
 ctest --test-dir build/release --output-on-failure -j "$(nproc)"
+tools/cuda_compile.sh
 tools/fuzz.sh 10
 echo "test: all passed"

@@ -51,7 +51,8 @@ def path_faults(cell, arm, path):
     """What is wrong with the path that an arm took, a sentence each."""
     if ARMS[arm][0] == "off" and path != "flat":
         return [f"sharing is off, and the plan says {path}"]
-    if ARMS[arm][0] == "auto" and must_share(cell) and path != "shared":
+    # In invariant mode only whole cuts can be shared, and whether that pays differs.
+    if arm == "headwater_auto" and must_share(cell) and path != "shared":
         return [f"{cell.batch} sequences share {cell.shared} tokens, and the plan says {path}"]
     return []
 

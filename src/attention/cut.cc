@@ -44,7 +44,8 @@ Piece piece_of(const Rules& rules, const Draft& draft, uint32_t pieces, uint32_t
               .states = 1};
   if (!draft.folds || index > 0) piece.states = rules.cuts(piece.key_begin, piece.key_end);
   const Rates& rates = rules.rates(block.token_count);
-  piece.cost = rates.fixed + draft.keys_cost * (end - begin) / static_cast<double>(units) + rates.state * piece.states;
+  piece.cost = rates.fixed + draft.keys_cost * (end - begin) / static_cast<double>(units) +
+               Rules::states_cost(rates, piece.states);
   return piece;
 }
 
@@ -71,7 +72,7 @@ bool Cutter::draft(const PrefixForest& forest, const Decider& choice, std::vecto
       draft.keys_cost = block_keys_cost(rules_, node, draft.block, index);
       draft.states = block_states(rules_, node, draft.block, folds);
       const Rates& rates = rules_.rates(draft.block.token_count);
-      draft.cost = rates.fixed + draft.keys_cost + rates.state * draft.states;
+      draft.cost = rates.fixed + draft.keys_cost + Rules::states_cost(rates, draft.states);
     }
   }
   return true;
@@ -97,7 +98,7 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     best.partials += uint64_t{draft.block.token_count} * draft.states;
   }
   uncut.longest = drafts[index_of(sorted_[0])].cost;
-  const double merge_ns = best.partials > 0 ? rules_.merge : 0;
+  const double merge_ns = best.partials > 0 ? rules_.merge + rules_.merge_state * 2 : 0;
   best.makespan_ns = makespan(drafts, uncut) + merge_ns;
   const double mean = uncut.total * rules_.device.kv_heads / (rules_.device.workers * rules_.parts());
   if (best.makespan_ns <= mean * kGoodEnough + merge_ns) return best;
@@ -108,7 +109,8 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     candidate.piece_ns = mean * part;
     Load load = uncut;
     cut(drafts, load, candidate);
-    candidate.makespan_ns = makespan(drafts, load) + rules_.merge;
+    candidate.makespan_ns =
+        makespan(drafts, load) + rules_.merge + rules_.merge_state * (load.pieces_leaf + load.pieces_shared);
     if (fits(candidate) && candidate.makespan_ns < best.makespan_ns * kWorthCutting) best = candidate;
   }
   return best;
@@ -132,6 +134,8 @@ void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) co
     load.total += (cost - draft.cost) * draft.parts;
     load.cut_total += cost * draft.parts;
     load.cut_pieces += uint64_t{pieces} * draft.parts;
+    uint32_t& pieces_most = draft.leaf ? load.pieces_leaf : load.pieces_shared;
+    pieces_most = std::max(pieces_most, pieces);
     balance.items += pieces - 1;
     balance.partials += (states - draft.states) * draft.block.token_count;
   }

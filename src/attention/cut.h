@@ -61,8 +61,9 @@ class Cutter {
     double total = 0;  // times parts
     double longest = 0;
     double cut_total = 0;
-    uint64_t cut_pieces = 0;  // times parts
-    size_t uncut_begin = 0;   // into sorted_
+    uint64_t cut_pieces = 0;                      // times parts
+    size_t uncut_begin = 0;                       // into sorted_
+    uint32_t pieces_leaf = 1, pieces_shared = 1;  // of one draft, at most
   };
   void sort(std::span<const Draft> drafts);
   void cut(std::span<const Draft> drafts, Load& load, Balance& balance) const;

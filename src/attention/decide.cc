@@ -75,7 +75,7 @@ double Decider::cost(const Node& node, uint32_t run_begin, bool folds) const {
     const Block block = block_of(rules_, node, run_begin, index);
     const Rates& rates = rules_.rates(block.token_count);
     sum += rates.parts * (rates.fixed + block_keys_cost(rules_, node, block, index) +
-                          rates.state * block_states(rules_, node, block, folds));
+                          Rules::states_cost(rates, block_states(rules_, node, block, folds)));
   }
   return sum;
 }

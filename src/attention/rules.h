@@ -22,6 +22,7 @@ struct Rates {
   double key_repeat;  // a key that one did
   double key_far;     // such a key in an item of far_keys or more
   double state;       // one partial for each row
+  double unsettled;   // when there are partials
   uint32_t parts;     // of a worker that it takes: all of Rules::parts(), or one
 };
 
@@ -35,6 +36,7 @@ struct Rules {
   double gain_min = 0;
   double step = 0;
   double merge = 0;
+  double merge_state = 0;
   uint32_t near_keys = 0;
   uint32_t far_keys = 0;
 
@@ -49,6 +51,7 @@ struct Rules {
     rules.gain_min = cost.gain_min;
     rules.step = cost.step;
     rules.merge = cost.merge;
+    rules.merge_state = cost.merge_state;
     rules.near_keys = cost.near_keys;
     rules.far_keys = cost.far_keys;
     rules.quantum = settings.invariant ? rules.settings.cut : limits.page_size;
@@ -57,7 +60,7 @@ struct Rules {
       const uint32_t parts = rules.is_large(tokens) ? rules.parts() : 1;
       const auto key = [&](double read) { return key_cost(cost, rows, read) * rules.parts() / parts; };
       rules.rates_by_tokens.push_back({cost.item + rows * cost.row, key(cost.key_first), key(cost.key_repeat),
-                                       key(cost.key_far), rows * cost.partial, parts});
+                                       key(cost.key_far), rows * cost.partial, cost.unsettled, parts});
     }
     return rules;
   }
@@ -86,6 +89,11 @@ struct Rules {
     if (keys <= near_keys) return rates.key_repeat;
     if (keys >= far_keys) return rates.key_far;
     return rates.key_repeat + (rates.key_far - rates.key_repeat) * (keys - near_keys) / (far_keys - near_keys);
+  }
+
+  // What `states` partials of each of its tokens cost an item.
+  static double states_cost(const Rates& rates, uint32_t states) {
+    return states == 0 ? 0 : rates.unsettled + rates.state * states;
   }
 
   const Rates& rates(uint32_t tokens) const { return rates_by_tokens[tokens]; }

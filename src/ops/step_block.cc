@@ -106,27 +106,26 @@ DeviceBatch StepBlock::host_batch() const {
 }
 
 DeviceBatch StepBlock::batch_at(const std::byte* base) const {
-  const auto moved = [&]<typename T>(std::span<T> from) {
-    const auto offset = reinterpret_cast<const std::byte*>(from.data()) - memory_.data();
-    return from.empty() ? std::span<const T>()
-                        : std::span<const T>(reinterpret_cast<const T*>(base + offset), from.size());
+  // Also an empty array has its place: what is recorded of this step reads the arrays of later ones.
+  const auto view = [&]<typename T>(std::span<T> of, uint64_t offset) {
+    return std::span<const T>(reinterpret_cast<const T*>(base + offset), of.size());
   };
   DeviceBatch batch{.tokens = static_cast<uint32_t>(token_ids_.size()),
                     .sequences = static_cast<uint32_t>(kv_len_.size()),
-                    .token_ids = moved(token_ids_),
-                    .positions = moved(positions_),
-                    .append_pages = moved(append_pages_),
-                    .append_slots = moved(append_slots_),
-                    .logits_tokens = moved(logits_tokens_),
-                    .page_ids = moved(page_ids_),
+                    .token_ids = view(token_ids_, offsets_.token_ids),
+                    .positions = view(positions_, offsets_.positions),
+                    .append_pages = view(append_pages_, offsets_.append_pages),
+                    .append_slots = view(append_slots_, offsets_.append_slots),
+                    .logits_tokens = view(logits_tokens_, offsets_.logits_tokens),
+                    .page_ids = view(page_ids_, offsets_.page_ids),
                     .plan = plan_,
                     .header = reinterpret_cast<const StepHeader*>(base)};
-  batch.plan.items = moved(plan_.items);
-  batch.plan.token_order = moved(plan_.token_order);
-  batch.plan.token_position = moved(plan_.token_position);
-  batch.plan.merge_indptr = moved(plan_.merge_indptr);
-  batch.plan.merge_slots = moved(plan_.merge_slots);
-  batch.plan.token_empty = moved(plan_.token_empty);
+  batch.plan.items = view(plan_.items, offsets_.items);
+  batch.plan.token_order = view(plan_.token_order, offsets_.token_order);
+  batch.plan.token_position = view(plan_.token_position, offsets_.token_position);
+  batch.plan.merge_indptr = view(plan_.merge_indptr, offsets_.merge_indptr);
+  batch.plan.merge_slots = view(plan_.merge_slots, offsets_.merge_slots);
+  batch.plan.token_empty = view(plan_.token_empty, offsets_.token_empty);
   return batch;
 }
 

@@ -110,6 +110,11 @@ TEST(StepBlock, EveryArrayKeepsItsPlaceWhateverTheStepsSizes) {
   block->layout(4, 16, 4, 32);
   block->set_plan(SmallPlan().view());
   const DeviceBatch large = block->host_batch();
+  block->layout(1, 2, 0, 0);
+  const DeviceBatch none = block->host_batch();
+  EXPECT_EQ(none.page_ids.data(), large.page_ids.data());  // empty, but there
+  EXPECT_EQ(none.plan.items.data(), large.plan.items.data());
+  EXPECT_TRUE(none.plan.items.empty());
   block->layout(1, 2, 1, 1);
   block->set_plan(SmallPlan().view());
   const DeviceBatch small = block->host_batch();
