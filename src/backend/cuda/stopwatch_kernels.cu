@@ -55,7 +55,7 @@ cudaError_t launch_read(const void* memory, uint64_t memory_bytes, uint64_t byte
                         ReadShape shape, cudaStream_t stream) {
   const uint32_t piece = std::bit_floor(piece_bytes);
   const uint64_t places = std::bit_floor(memory_bytes / std::max(piece, 16u)), loads = bytes / sizeof(uint4);
-  if (piece < sizeof(uint4) || loads == 0 || loads > UINT32_MAX || places * piece < bytes) return cudaErrorInvalidValue;
+  if (piece < sizeof(uint4) || loads == 0 || loads > UINT32_MAX) return cudaErrorInvalidValue;
   const uint32_t piece_shift = std::countr_zero(piece / static_cast<uint32_t>(sizeof(uint4)));
   const auto place_mask = static_cast<uint32_t>(places - 1);
   const auto blocks =

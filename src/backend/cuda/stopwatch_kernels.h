@@ -8,7 +8,7 @@
 
 namespace headwater::backend::cuda {
 
-// Reads `bytes` (up to 64 GiB, at most the largest power of two in memory_bytes) of `memory` in pieces at scattered places and does nothing else. blocks: of 256 threads, each with `unroll` (1, 2 or 4) loads of 16 bytes in flight.
+// Reads `bytes` (up to 64 GiB; more than the memory has means some of it again) of `memory` in pieces at scattered places and does nothing else. blocks: of 256 threads, each with `unroll` (1, 2 or 4) loads of 16 bytes in flight.
 struct ReadShape {
   uint32_t blocks, unroll;
 };
