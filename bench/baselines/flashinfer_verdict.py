@@ -58,7 +58,7 @@ class Row:
     def worst(self):
         """The check that is nearest to its must, or furthest past it."""
         known = [check for check in self.checks if check.value is not None]
-        return max(known, key=lambda check: (check.must / check.value if check.at_least else check.value / check.must),
+        return max(known, key=lambda check: (check.must / max(check.value, 1e-9) if check.at_least else check.value / check.must),
                    default=None)
 
 
