@@ -19,6 +19,37 @@ uint32_t units_of(const Rules& rules, const Block& block) {
   return ceil_div(block.key_end - block.key_begin, rules.quantum);
 }
 
+struct PieceSums {
+  double cost = 0;
+  double longest = 0;
+  uint64_t states = 0;
+};
+
+// Of all pieces of a draft. Where the states of a piece follow from its length, without looking at each: when no cut ends
+// inside the draft, or when the units are the cuts.
+PieceSums sums_of(const Rules& rules, const Draft& draft, uint32_t pieces) {
+  const Block& block = draft.block;
+  const bool is_one_cut = rules.cuts(block.key_begin, block.key_end) == 1;
+  PieceSums sums;
+  if (pieces == 1 || (!is_one_cut && rules.quantum != rules.settings.cut)) {
+    for (uint32_t p = 0; p < pieces; ++p) {
+      const Piece piece = piece_of(rules, draft, pieces, p);
+      sums.cost += piece.cost;
+      sums.states += piece.states;
+      sums.longest = std::max(sums.longest, piece.cost);
+    }
+    return sums;
+  }
+  const Rates& rates = rules.rates(block.token_count);
+  const uint32_t units = units_of(rules, block), units_most = ceil_div(units, pieces), units_first = units / pieces;
+  sums.states = is_one_cut ? pieces : units - (draft.folds ? units_first - 1 : 0);
+  sums.cost =
+      pieces * (rates.fixed + rates.unsettled) + draft.keys_cost + rates.state * static_cast<double>(sums.states);
+  sums.longest =
+      rates.fixed + draft.keys_cost * units_most / units + Rules::states_cost(rates, is_one_cut ? 1 : units_most);
+  return sums;
+}
+
 }  // namespace
 
 uint64_t longest_first_key(double cost, uint32_t index) {
@@ -123,21 +154,15 @@ void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) co
     const Draft& draft = drafts[index_of(sorted_[load.uncut_begin])];
     const uint32_t pieces = pieces_of(rules_, draft, balance.piece_ns);
     if (draft.cost <= balance.piece_ns) break;
-    double cost = 0;
-    uint64_t states = 0;
-    for (uint32_t p = 0; p < pieces; ++p) {
-      const Piece piece = piece_of(rules_, draft, pieces, p);
-      cost += piece.cost;
-      states += piece.states;
-      load.longest = std::max(load.longest, piece.cost);
-    }
-    load.total += (cost - draft.cost) * draft.parts;
-    load.cut_total += cost * draft.parts;
+    const PieceSums sums = sums_of(rules_, draft, pieces);
+    load.longest = std::max(load.longest, sums.longest);
+    load.total += (sums.cost - draft.cost) * draft.parts;
+    load.cut_total += sums.cost * draft.parts;
     load.cut_pieces += uint64_t{pieces} * draft.parts;
     uint32_t& pieces_most = draft.leaf ? load.pieces_leaf : load.pieces_shared;
     pieces_most = std::max(pieces_most, pieces);
     balance.items += pieces - 1;
-    balance.partials += (states - draft.states) * draft.block.token_count;
+    balance.partials += (sums.states - draft.states) * draft.block.token_count;
   }
   if (load.uncut_begin < sorted_.size()) {
     load.longest = std::max(load.longest, drafts[index_of(sorted_[load.uncut_begin])].cost);
