@@ -59,7 +59,8 @@ CellBench::CellBench(ops::Backend& backend, Matrices& matrices, const AttentionB
 Status CellBench::prepare() {
   const Cell& cell = work_.cell;
   HEADWATER_ASSIGN_OR_RETURN(pool_, backend_.create_kv_pool(work_.kv_shape()));
-  HEADWATER_RETURN_IF_ERROR(backend_.reserve_scratch(work_.limits(), work_.kv_shape(), cell.q_heads, 1));
+  HEADWATER_RETURN_IF_ERROR(
+      backend_.reserve_scratch(work_.limits(backend_.info().workers), work_.kv_shape(), cell.q_heads, 1));
   HEADWATER_RETURN_IF_ERROR(fill_pool(backend_, matrices_, *pool_, work_, 1));
   const uint32_t tokens = work_.q_indptr.back();
   HEADWATER_ASSIGN_OR_RETURN(q_, matrices_.take(tokens, cell.q_heads * cell.head_dim));
@@ -84,9 +85,9 @@ Status CellBench::add_arm(const char* name, Sharing sharing) {
   settings.window = cell.window;
   HEADWATER_ASSIGN_OR_RETURN(
       attention::Planner planner,
-      attention::Planner::create(work_.limits().plan_limits(), settings, backend_.cost_model(kv, cell.q_heads),
-                                 backend_.device_shape(kv, cell.q_heads)));
-  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend_.create_step_block(work_.limits()));
+      attention::Planner::create(work_.limits(backend_.info().workers).plan_limits(), settings,
+                                 backend_.cost_model(kv, cell.q_heads), backend_.device_shape(kv, cell.q_heads)));
+  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend_.create_step_block(work_.limits(backend_.info().workers)));
   Arm arm{.name = name, .sharing = sharing, .planner = std::move(planner), .block = std::move(block)};
   HEADWATER_ASSIGN_OR_RETURN(arm.out, matrices_.take(work_.q_indptr.back(), cell.q_heads * cell.head_dim));
   HEADWATER_RETURN_IF_ERROR(plan(arm));

@@ -75,13 +75,14 @@ double Workload::token_keys() const {
   return pairs;
 }
 
-ops::StepLimits Workload::limits() const {
+ops::StepLimits Workload::limits(uint32_t workers) const {
   ops::StepLimits limits;
   limits.sequences_max = static_cast<uint32_t>(kv_len.size());
   limits.tokens_max = std::max(512u, q_indptr.back());
   limits.pages_per_sequence_max = std::max(1u, (cell.length() + cell.page - 1) / cell.page);
   limits.page_size = cell.page;
   limits.logits_max = 1;
+  limits.workers = workers;
   return limits;
 }
 

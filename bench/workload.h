@@ -56,7 +56,7 @@ struct Workload {
   static Workload create(const Cell& cell);
   attention::PageTable table() const { return {cell.page, page_indptr, page_ids, kv_len, q_indptr, {}}; }
   double token_keys() const;  // (query token, visible key) pairs
-  ops::StepLimits limits() const;
+  ops::StepLimits limits(uint32_t workers = 1) const;
   ops::KvShape kv_shape() const {
     return {1, cell.kv_heads, cell.head_dim, cell.head_dim, cell.page, pages, cell.dtype};
   }

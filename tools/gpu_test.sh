@@ -38,7 +38,7 @@ if [ -z "$build" ]; then
   cmake --build --preset cuda -j "$(nproc)" --target headwater "${programs[@]}" || exit 1
 fi
 [ -d "$build/lib" ] && export LD_LIBRARY_PATH="$(realpath "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-commit=$(git rev-parse --short HEAD 2> /dev/null || cat "$build/COMMIT" 2> /dev/null || echo unknown)
+commit=$(cat "$build/COMMIT" 2> /dev/null || git rev-parse --short HEAD 2> /dev/null || echo unknown)
 compiler=$(cat "$build/NVCC" 2> /dev/null || nvcc --version | grep release)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -167,7 +167,7 @@ struct Outcome {
 
 // Views into arrays that the Planner owns; valid until its next plan().
 struct Plan {
-  std::span<const WorkItem> items;           // longest first
+  std::span<const WorkItem> items;           // large ones, then the others; each longest first
   std::span<const uint32_t> token_order;     // [T] plan position -> batch token
   std::span<const uint32_t> token_position;  // [T] plan position -> absolute position of the query token
   std::span<const uint32_t> merge_indptr;    // [T + 1] by plan position; empty range: kDirect, or no key at all

@@ -14,6 +14,7 @@ using namespace headwater::backend::cuda;
 struct headwater_attention {
   headwater_attention_config config;
   std::unique_ptr<ops::Backend> backend;  // step blocks, costs
+  bool is_hopper;
   Attention attention;
   attention::Planner planner;
   ops::StepBlock block;
@@ -50,6 +51,7 @@ Result<std::unique_ptr<headwater_attention>> create(const headwater_attention_co
         "{} query heads on {} KV heads, dtype {}, sharing {}: heads must divide, dtype is 0 or 1, sharing 0 to 2",
         c.q_heads, c.kv_heads, c.dtype, c.sharing);
   }
+  HEADWATER_RETURN_IF_ERROR(check_page(c.page_size, c.head_dim));
   HEADWATER_ASSIGN_OR_RETURN(auto device, backend::cuda::create({.invariant = c.invariant != 0}));
   const ops::BackendInfo& info = device->info();
   const ops::KvShape shape = shape_of(c);
@@ -68,12 +70,17 @@ Result<std::unique_ptr<headwater_attention>> create(const headwater_attention_co
   HEADWATER_ASSIGN_OR_RETURN(const DeviceTraits traits, device_traits());
   Attention attention(traits, info.invariant);
   HEADWATER_RETURN_IF_ERROR(attention.reserve(limits, c.kv_heads, c.q_heads, c.head_dim));
-  return std::unique_ptr<headwater_attention>(
-      new headwater_attention{c, std::move(device), std::move(attention), std::move(planner), std::move(block)});
+  return std::unique_ptr<headwater_attention>(new headwater_attention{
+      c, std::move(device), traits.is_hopper, std::move(attention), std::move(planner), std::move(block)});
 }
 
 Status plan(headwater_attention& a, const attention::PageTable& table, cudaStream_t stream,
             headwater_attention_outcome* outcome) {
+  const ops::StepLimits& limits = a.block.limits();
+  if (table.page_ids.size() > uint64_t{limits.sequences_max} * limits.pages_per_sequence_max) {
+    return error(ErrorCode::kInvalidArgument, "{} page ids; the handle was made for {} sequences of {} pages",
+                 table.page_ids.size(), limits.sequences_max, limits.pages_per_sequence_max);
+  }
   HEADWATER_ASSIGN_OR_RETURN(const attention::Plan* made, a.planner.plan(table));
   a.block.layout(table.sequences(), table.tokens(), 0, static_cast<uint32_t>(table.page_ids.size()));
   std::copy(table.page_ids.begin(), table.page_ids.end(), a.block.page_ids().begin());
@@ -120,8 +127,7 @@ Status map_pages(headwater_attention& a, const headwater_attention_kv& kv) {
                 .head_stride = kv.head_stride,
                 .slot_stride = kv.slot_stride};
   pages.layer_stride = kv.page_stride * kv.pages;
-  HEADWATER_ASSIGN_OR_RETURN(const DeviceTraits traits, device_traits());
-  if (traits.is_hopper && c.head_dim % 8 == 0) HEADWATER_RETURN_IF_ERROR(pages.map_for_copies());
+  if (a.is_hopper && c.head_dim % 8 == 0) HEADWATER_RETURN_IF_ERROR(pages.map_for_copies());
   a.pages = pages;
   a.mapped = kv;
   return {};
@@ -151,6 +157,10 @@ int headwater_attention_plan(headwater_attention* attention, uint32_t sequences,
 
 int headwater_attention_run(headwater_attention* attention, const headwater_attention_kv* kv, const void* q, void* out,
                             float* lse2, float scale, void* stream) {
+  if (attention->batch.header == nullptr) {
+    return result_of(
+        error(ErrorCode::kInvalidArgument, "a run before any plan; call headwater_attention_plan() first"));
+  }
   if (const Status mapped = map_pages(*attention, *kv); !mapped) return result_of(mapped);
   const headwater_attention_config& c = attention->config;
   const uint64_t stride = uint64_t{c.q_heads} * c.head_dim;

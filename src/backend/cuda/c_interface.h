@@ -1,7 +1,8 @@
 /* Attention of one layer for programs that are not C++: plan from host arrays, run on device pointers, any stream.
  *
- * A handle belongs to one thread at a time and to the device that was current when it was created. Functions return 0, or
- * -1 and say why in headwater_attention_error(). */
+ * A handle belongs to one thread at a time and to the device that was current when it was created. It has one step and one
+ * scratch: its plans and runs follow one another, on one stream or ordered by events. Functions return 0, or -1 and say
+ * why in headwater_attention_error(). */
 #pragma once
 
 #include <stdint.h>
@@ -51,7 +52,7 @@ int headwater_attention_plan(headwater_attention* attention, uint32_t sequences,
 int headwater_attention_run(headwater_attention* attention, const headwater_attention_kv* kv, const void* q, void* out,
                             float* lse2, float scale, void* stream);
 
-/* Enqueues a kernel that reads `bytes` of `memory` in pieces of piece_bytes (a multiple of 16) at scattered places and does
+/* Enqueues a kernel that reads `bytes` of `memory` in pieces of piece_bytes (a power of two, 16 or more) at scattered places and does
  * nothing else: no attention over so many bytes is faster. */
 int headwater_attention_read_floor(const void* memory, uint64_t memory_bytes, uint64_t bytes, uint32_t piece_bytes,
                                    void* stream);

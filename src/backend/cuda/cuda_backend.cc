@@ -105,20 +105,20 @@ Result<ops::StepBlock> CudaBackend::create_step_block(const ops::StepLimits& lim
 
 Status CudaBackend::upload(const ops::Matrix& to, std::span<const float> from) {
   check(from.size() == uint64_t{to.rows} * to.columns, "upload: one value an element");
-  HEADWATER_RETURN_IF_ERROR(stream_.wait());
   const size_t row_bytes = to.columns * sizeof(float);
-  return checked(cudaMemcpy2D(to.data, to.stride * sizeof(float), from.data(), row_bytes, row_bytes, to.rows,
-                              cudaMemcpyHostToDevice),
-                 "upload");
+  HEADWATER_RETURN_IF_ERROR(checked(cudaMemcpy2DAsync(to.data, to.stride * sizeof(float), from.data(), row_bytes,
+                                                      row_bytes, to.rows, cudaMemcpyHostToDevice, stream_.get()),
+                                    "upload"));
+  return stream_.wait();
 }
 
 Status CudaBackend::download(std::span<float> to, const ops::Matrix& from) {
   check(to.size() == uint64_t{from.rows} * from.columns, "download: one value an element");
-  HEADWATER_RETURN_IF_ERROR(stream_.wait());
   const size_t row_bytes = from.columns * sizeof(float);
-  return checked(cudaMemcpy2D(to.data(), row_bytes, from.data, from.stride * sizeof(float), row_bytes, from.rows,
-                              cudaMemcpyDeviceToHost),
-                 "download");
+  HEADWATER_RETURN_IF_ERROR(checked(cudaMemcpy2DAsync(to.data(), row_bytes, from.data, from.stride * sizeof(float),
+                                                      row_bytes, from.rows, cudaMemcpyDeviceToHost, stream_.get()),
+                                    "download"));
+  return stream_.wait();
 }
 
 Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
@@ -167,7 +167,6 @@ void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
     call.kv.k_scales += params.layer * pages.scale_layer_stride;
     call.kv.v_scales += params.layer * pages.scale_layer_stride;
   }
-  call.tokens_max = params.batch->tokens;
   call.q_heads = params.q.columns / pages.head_dim;
   call.kv_heads = pages.kv_heads;
   call.head_dim = pages.head_dim;
@@ -177,7 +176,8 @@ void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   call.k_norm = params.k_norm;
   call.norm_epsilon = params.norm_epsilon;
   std::copy_n(params.rope.inverse_frequencies, call.dims / 2, call.inverse_frequencies);
-  if (call.tokens_max > 0) keep(checked(launch_append(pages.element, call, stream_.get()), "launch of append"));
+  keep(checked(launch_append(pages.element, call, std::max(params.batch->tokens, 1u), stream_.get()),
+               "launch of append"));
 }
 
 void CudaBackend::attend(const ops::AttentionParams& params) {

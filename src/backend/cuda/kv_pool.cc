@@ -59,6 +59,16 @@ Result<KvElement> element_of(DType dtype) {
   }
 }
 
+Status check_page(uint32_t page_size, uint32_t head_dim) {
+  if (page_size == 0 || page_size % 16 != 0) {
+    return error(ErrorCode::kInvalidArgument, "pages of {} tokens on a GPU; use a multiple of 16", page_size);
+  }
+  if (head_dim == 0 || head_dim % 4 != 0 || head_dim > 256) {
+    return error(ErrorCode::kUnsupported, "heads of width {} on a GPU; use a multiple of 4 up to 256", head_dim);
+  }
+  return {};
+}
+
 uint32_t KvPages::element_bytes() const {
   return element == KvElement::kF32 ? 4 : element == KvElement::kF8 ? 1 : 2;
 }
@@ -75,12 +85,7 @@ Result<std::unique_ptr<ops::KvPool>> CudaKvPool::create(const ops::KvShape& shap
     return error(ErrorCode::kUnsupported, "keys of width {} and values of width {} on a GPU; they must be equal",
                  shape.head_dim, shape.v_head_dim);
   }
-  if (shape.page_size == 0 || shape.page_size % 16 != 0) {
-    return error(ErrorCode::kInvalidArgument, "pages of {} tokens on a GPU; use a multiple of 16", shape.page_size);
-  }
-  if (shape.head_dim == 0 || shape.head_dim % 4 != 0 || shape.head_dim > 256) {
-    return error(ErrorCode::kUnsupported, "heads of width {} on a GPU; use a multiple of 4 up to 256", shape.head_dim);
-  }
+  HEADWATER_RETURN_IF_ERROR(check_page(shape.page_size, shape.head_dim));
   HEADWATER_ASSIGN_OR_RETURN(const KvElement element, element_of(shape.dtype));
   std::unique_ptr<CudaKvPool> pool(new CudaKvPool(shape));
   KvPages& p = pool->pages_;

@@ -11,10 +11,12 @@
 
 namespace headwater::backend::cuda {
 
-// Pages as the attend kernels read them, wherever they come from: addresses, strides, and on Hopper the maps of the copy
-// engine over all layers.
 Result<KvElement> element_of(DType dtype);  // kInvalidArgument for other types
 
+Status check_page(uint32_t page_size, uint32_t head_dim);  // kInvalidArgument, kUnsupported: what pages cannot be
+
+// Pages as the attend kernels read them, wherever they come from: addresses, strides, and on Hopper the maps of the copy
+// engine over all layers.
 struct KvPages {
   KvElement element;
   uint32_t layers, pages, kv_heads, head_dim, page_size;

@@ -34,7 +34,9 @@ Result<DeviceBuffer> DeviceBuffer::create(size_t bytes) {
   }
   buffer.data_ = static_cast<std::byte*>(data);
   buffer.bytes_ = bytes;
+  // Work on other streams does not wait for the default one's.
   HEADWATER_RETURN_IF_ERROR(checked(cudaMemset(data, 0, bytes), "clearing device memory"));
+  HEADWATER_RETURN_IF_ERROR(checked(cudaStreamSynchronize(cudaStreamLegacy), "clearing device memory"));
   return buffer;
 }
 

@@ -26,7 +26,11 @@ Result<std::unique_ptr<GraphStopwatch>> GraphStopwatch::create(const Stream& str
   HEADWATER_RETURN_IF_ERROR(once.launch(stream));
   HEADWATER_ASSIGN_OR_RETURN(const double once_us, watch->time_us(once));
   watch->repeats_ = static_cast<uint32_t>(std::clamp<double>(kGraphUs / once_us, 3, kRepeatsMax));
-  const auto flush = [&] { launch_flush(watch->flushed_.data(), kFlushBytes, stream.get()); };
+  cudaError_t flushed = cudaSuccess;
+  const auto flush = [&] {
+    const cudaError_t result = launch_flush(watch->flushed_.data(), kFlushBytes, stream.get());
+    if (result != cudaSuccess) flushed = result;
+  };
   HEADWATER_ASSIGN_OR_RETURN(watch->work_, Graph::record(stream, [&] {
                                for (uint32_t i = 0; i < watch->repeats_; ++i) {
                                  if (is_cold) flush();
@@ -38,6 +42,7 @@ Result<std::unique_ptr<GraphStopwatch>> GraphStopwatch::create(const Stream& str
                                  for (uint32_t i = 0; i < watch->repeats_; ++i) flush();
                                }));
   }
+  HEADWATER_RETURN_IF_ERROR(checked(flushed, "emptying the L2"));
   return watch;
 }
 

@@ -18,7 +18,7 @@ __global__ void spin(uint64_t nanoseconds) {
   while (now - begin < nanoseconds);
 }
 
-// Piece i lies at place (i * an odd number) mod a power of two: scattered, each once, and without the load of an index.
+// Piece i lies at place (i * an odd number) mod a power of two: scattered, and without the load of an index.
 template <uint32_t kUnroll>
 __global__ void __launch_bounds__(256)
     read(const uint4* memory, uint32_t place_mask, uint32_t loads, uint32_t piece_shift, uint32_t* out) {
@@ -53,10 +53,13 @@ cudaError_t launch_spin(uint64_t nanoseconds, cudaStream_t stream) {
 
 cudaError_t launch_read(const void* memory, uint64_t memory_bytes, uint64_t bytes, uint32_t piece_bytes,
                         ReadShape shape, cudaStream_t stream) {
-  const uint32_t piece = std::bit_floor(piece_bytes);
-  const uint64_t places = std::bit_floor(memory_bytes / std::max(piece, 16u)), loads = bytes / sizeof(uint4);
-  if (piece < sizeof(uint4) || loads == 0 || loads > UINT32_MAX) return cudaErrorInvalidValue;
-  const uint32_t piece_shift = std::countr_zero(piece / static_cast<uint32_t>(sizeof(uint4)));
+  const uint64_t places = memory_bytes == 0 ? 0 : std::bit_floor(memory_bytes) / std::max(piece_bytes, 1u);
+  const uint64_t loads = bytes / sizeof(uint4);
+  if (!std::has_single_bit(piece_bytes) || piece_bytes < sizeof(uint4) || places == 0 || loads == 0 ||
+      loads > UINT32_MAX) {
+    return cudaErrorInvalidValue;
+  }
+  const uint32_t piece_shift = std::countr_zero(piece_bytes / static_cast<uint32_t>(sizeof(uint4)));
   const auto place_mask = static_cast<uint32_t>(places - 1);
   const auto blocks =
       static_cast<uint32_t>(std::min<uint64_t>(shape.blocks, (loads + 256 * shape.unroll - 1) / (256 * shape.unroll)));

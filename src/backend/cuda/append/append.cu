@@ -116,44 +116,45 @@ template <typename Element>
 __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ AppendCall call) {
   __shared__ float2 angles[AppendCall::kHeadDimMax / 2];
   __shared__ float heads[kWarps][AppendCall::kHeadDimMax];
-  const uint32_t token = blockIdx.x;
-  if (token >= call.header->tokens) return;
-  for (uint32_t i = threadIdx.x; i < call.dims / 2; i += kThreads) {
-    // Reduced in double: at position 100,000 a float angle is off by 0.004.
-    constexpr double kTurn = 6.283185307179586476925;
-    const double angle = static_cast<double>(call.positions[token]) * call.inverse_frequencies[i];
-    const float reduced = static_cast<float>(angle - kTurn * rint(angle / kTurn));
-    sincosf(reduced, &angles[i].y, &angles[i].x);
-  }
-  __syncthreads();
   const uint32_t warp = threadIdx.x / kLanes;
-  TokenAppender<Element> appender(call, token, angles, heads[warp]);
-  for (uint32_t head = warp; head < call.q_heads + 2 * call.kv_heads; head += kWarps) {
-    if (head < call.q_heads) {
-      appender.query(head);
-    } else if (head < call.q_heads + call.kv_heads) {
-      appender.key(head - call.q_heads);
-    } else {
-      appender.value(head - call.q_heads - call.kv_heads);
+  for (uint32_t token = blockIdx.x; token < call.header->tokens; token += gridDim.x) {
+    __syncthreads();  // the token before is done with the angles
+    for (uint32_t i = threadIdx.x; i < call.dims / 2; i += kThreads) {
+      // Reduced in double: at position 100,000 a float angle is off by 0.004.
+      constexpr double kTurn = 6.283185307179586476925;
+      const double angle = static_cast<double>(call.positions[token]) * call.inverse_frequencies[i];
+      const float reduced = static_cast<float>(angle - kTurn * rint(angle / kTurn));
+      sincosf(reduced, &angles[i].y, &angles[i].x);
+    }
+    __syncthreads();
+    TokenAppender<Element> appender(call, token, angles, heads[warp]);
+    for (uint32_t head = warp; head < call.q_heads + 2 * call.kv_heads; head += kWarps) {
+      if (head < call.q_heads) {
+        appender.query(head);
+      } else if (head < call.q_heads + call.kv_heads) {
+        appender.key(head - call.q_heads);
+      } else {
+        appender.value(head - call.q_heads - call.kv_heads);
+      }
     }
   }
 }
 
 }  // namespace
 
-cudaError_t launch_append(KvElement element, const AppendCall& call, cudaStream_t stream) {
+cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t blocks, cudaStream_t stream) {
   switch (element) {
     case KvElement::kF32:
-      append<float><<<call.tokens_max, kThreads, 0, stream>>>(call);
+      append<float><<<blocks, kThreads, 0, stream>>>(call);
       break;
     case KvElement::kF16:
-      append<__half><<<call.tokens_max, kThreads, 0, stream>>>(call);
+      append<__half><<<blocks, kThreads, 0, stream>>>(call);
       break;
     case KvElement::kBF16:
-      append<__nv_bfloat16><<<call.tokens_max, kThreads, 0, stream>>>(call);
+      append<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(call);
       break;
     case KvElement::kF8:
-      append<__nv_fp8_e4m3><<<call.tokens_max, kThreads, 0, stream>>>(call);
+      append<__nv_fp8_e4m3><<<blocks, kThreads, 0, stream>>>(call);
       break;
   }
   return cudaGetLastError();

@@ -22,14 +22,14 @@ struct AppendCall {
   const float* q_norm;            // [head_dim] or null
   const float* k_norm;
   float norm_epsilon;
-  KvView kv;            // of the layer; written
-  uint32_t tokens_max;  // of the grid: rows beyond the step's own are left alone
+  KvView kv;  // of the layer; written
   uint32_t q_heads, kv_heads, head_dim;
   uint32_t dims;     // rotated, even
   bool is_adjacent;  // pairs (2 i, 2 i + 1); else (i, i + dims / 2)
   float inverse_frequencies[kHeadDimMax / 2];
 };
 
-cudaError_t launch_append(KvElement element, const AppendCall& call, cudaStream_t stream);
+// blocks: as many tokens as a step is expected to have; a recorded launch takes as many as the step block says.
+cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t blocks, cudaStream_t stream);
 
 }  // namespace headwater::backend::cuda

@@ -19,16 +19,22 @@ Status grow(DeviceBuffer& buffer, uint64_t bytes) {
 }  // namespace
 
 Status Attention::reserve(const ops::StepLimits& limits, uint32_t kv_heads, uint32_t q_heads, uint32_t head_dim) {
-  rows_max_ = std::max(rows_max_, uint64_t{limits.plan_limits().partials_max()} * q_heads);
-  tokens_max_ = std::max(tokens_max_, uint64_t{limits.tokens_max} * kv_heads);
-  HEADWATER_RETURN_IF_ERROR(grow(partial_values_, rows_max_ * head_dim * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, rows_max_ * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(arrived_, tokens_max_ * sizeof(uint32_t)));
+  const uint64_t rows = uint64_t{limits.plan_limits().partials_max()} * q_heads;
+  HEADWATER_RETURN_IF_ERROR(grow(partial_values_, rows * head_dim * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, rows * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(grow(arrived_, uint64_t{limits.tokens_max} * kv_heads * sizeof(uint32_t)));
   HEADWATER_RETURN_IF_ERROR(grow(queue_, 2 * sizeof(uint32_t)));
 #ifndef NDEBUG
   HEADWATER_RETURN_IF_ERROR(grow(kv_bytes_read_, sizeof(unsigned long long)));
 #endif
   return {};
+}
+
+bool Attention::holds(const Step& step) const {
+  const uint64_t rows = uint64_t{step.batch->plan.partials} * step.q_heads;
+  return rows * step.pages->head_dim * sizeof(float) <= partial_values_.size() &&
+         rows * sizeof(float) <= partial_lse2_.size() && queue_.size() > 0 &&
+         uint64_t{step.batch->tokens} * step.pages->kv_heads * sizeof(uint32_t) <= arrived_.size();
 }
 
 AttendCall Attention::call_of(const Step& step) const {
@@ -83,10 +89,13 @@ AttendCall Attention::call_of(const Step& step) const {
 
 Status Attention::attend(const Step& step, cudaStream_t stream) {
   check(step.q_heads % step.pages->kv_heads == 0, "query heads are a multiple of the KV heads");
-  check(uint64_t{step.batch->plan.partials} * step.q_heads <= rows_max_ &&
-            uint64_t{step.batch->tokens} * step.pages->kv_heads <= tokens_max_,
-        "a step beyond what reserve() was told");
-  if (step.batch->tokens == 0) return {};
+  check(holds(step), "a step beyond what reserve() was told");
+  // Rows are written up to four columns at a time.
+  if (reinterpret_cast<uintptr_t>(step.out) % (step.is_wide ? 16 : 8) != 0 || step.out_stride % 4 != 0) {
+    return error(ErrorCode::kInvalidArgument,
+                 "attention output at {} with {} elements a row; align it to 16 bytes and 4 elements",
+                 fmt::ptr(step.out), step.out_stride);
+  }
   const AttendCall call = call_of(step);
   const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};
   // Queries are read 16 bytes at a time.

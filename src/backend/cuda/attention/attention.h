@@ -22,13 +22,13 @@ class Attention {
     uint32_t q_heads;
     const void* q;  // rows of float (is_wide) or of the pages' element type
     uint64_t q_stride;
-    void* out;
+    void* out;  // aligned to 16 bytes, its stride a multiple of 4
     uint64_t out_stride;
     bool is_wide;
     float* lse2;
     ops::AttentionVariant variant;
   };
-  // Enqueues one launch: attend and merge.
+  // Enqueues one launch: attend and merge. kInvalidArgument for an output that is not aligned.
   Status attend(const Step& step, cudaStream_t stream);
 
   // What the planner has to know of the kernel that will run.
@@ -37,12 +37,11 @@ class Attention {
 
  private:
   AttendCall call_of(const Step& step) const;
+  bool holds(const Step& step) const;  // the scratch of the step
 
   DeviceTraits traits_;
   bool is_invariant_;
   DeviceBuffer partial_values_, partial_lse2_, arrived_, queue_, kv_bytes_read_;
-  uint64_t rows_max_ = 0;    // partials * q_heads
-  uint64_t tokens_max_ = 0;  // tokens * kv_heads
 };
 
 }  // namespace headwater::backend::cuda

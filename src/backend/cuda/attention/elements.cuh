@@ -51,7 +51,7 @@ __device__ __forceinline__ uint32_t pack<__half>(float low, float high) {
   return pair;
 }
 
-// What store_out() packs where the output has the KV element type: F32 and F8 pools have float outputs only.
+// What rows are rounded to where the output has the KV element type: F32 and F8 pools have float outputs only.
 template <typename Element>
 struct OutputOf {
   using Type = Element;

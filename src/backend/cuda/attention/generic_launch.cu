@@ -7,7 +7,7 @@ namespace {
 template <typename Element>
 cudaError_t launch_element(const AttendCall& call, const AttendLaunch& launch) {
   constexpr uint32_t kBytesMax = GenericShape::shared_bytes(256), kBlocksEach = 4;
-  static const cudaError_t allowed =
+  const cudaError_t allowed =
       cudaFuncSetAttribute(attend_generic<Element>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytesMax);
   if (allowed != cudaSuccess) return allowed;
   attend_generic<Element><<<launch.blocks * kBlocksEach, GenericShape::kThreads,

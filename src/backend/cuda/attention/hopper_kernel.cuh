@@ -144,7 +144,7 @@ class AttendingWarpgroup {
 
 template <typename Element, uint32_t kHeadDim, bool kInvariant>
 __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_constant__ AttendCall call) {
-  extern __shared__ unsigned char memory[];
+  extern __shared__ __align__(1024) unsigned char memory[];
   constexpr AttendPolicy kPolicy = kAttendPolicy<kHeadDim>;
   auto& shared = *reinterpret_cast<HopperShared<kPolicy>*>(memory);
   const uint32_t warpgroup = uniform(threadIdx.x / kWarpgroup), thread = threadIdx.x % kWarpgroup;

@@ -10,7 +10,8 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
   constexpr uint32_t kBytes = sizeof(HopperShared<kAttendPolicy<kHeadDim>>);
   static_assert(kBytes <= kSharedBytesMax);
   const auto kernel = attend_hopper<Element, kHeadDim, kInvariant>;
-  static const cudaError_t allowed =
+  // At every launch: it is a property of the current device, and cheap.
+  const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
   if (allowed != cudaSuccess) return allowed;
   kernel<<<launch.blocks, kBlockThreads, kBytes, launch.stream>>>(call);
