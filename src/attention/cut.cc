@@ -99,10 +99,10 @@ bool Cutter::draft(const PrefixForest& forest, const Decider& choice, std::vecto
       draft.sequence = forest.order()[node.member_begin];
       draft.folds = folds;
       draft.leaf = node.is_leaf();
-      draft.parts = rules_.rates(draft.block.token_count).parts;
+      const Rates& rates = rules_.rates(draft.block.token_count);
+      draft.parts = rates.parts;
       draft.keys_cost = block_keys_cost(rules_, node, draft.block, index);
       draft.states = block_states(rules_, node, draft.block, folds);
-      const Rates& rates = rules_.rates(draft.block.token_count);
       draft.cost = rates.fixed + draft.keys_cost + Rules::states_cost(rates, draft.states);
     }
   }
@@ -129,7 +129,10 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     best.partials += uint64_t{draft.block.token_count} * draft.states;
   }
   uncut.longest = drafts[index_of(sorted_[0])].cost;
-  const double merge_ns = best.partials > 0 ? rules_.merge + rules_.merge_state * 2 : 0;
+  const auto merging = [&](const Load& load) {
+    return rules_.merge + rules_.merge_state * (load.pieces_leaf + load.pieces_shared);
+  };
+  const double merge_ns = best.partials > 0 ? merging(uncut) : 0;
   best.makespan_ns = makespan(drafts, uncut) + merge_ns;
   const double mean = uncut.total * rules_.device.kv_heads / (rules_.device.workers * rules_.parts());
   if (best.makespan_ns <= mean * kGoodEnough + merge_ns) return best;
@@ -140,8 +143,7 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     candidate.piece_ns = mean * part;
     Load load = uncut;
     cut(drafts, load, candidate);
-    candidate.makespan_ns =
-        makespan(drafts, load) + rules_.merge + rules_.merge_state * (load.pieces_leaf + load.pieces_shared);
+    candidate.makespan_ns = makespan(drafts, load) + merging(load);
     if (fits(candidate) && candidate.makespan_ns < best.makespan_ns * kWorthCutting) best = candidate;
   }
   return best;

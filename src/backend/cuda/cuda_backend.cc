@@ -159,14 +159,7 @@ void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   call.append_pages = params.batch->append_pages.data();
   call.append_slots = params.batch->append_slots.data();
   call.header = params.batch->header;
-  call.kv = pages.view;
-  const uint64_t offset = params.layer * pages.layer_stride * pages.element_bytes();
-  call.kv.k = static_cast<const std::byte*>(call.kv.k) + offset;
-  call.kv.v = static_cast<const std::byte*>(call.kv.v) + offset;
-  if (call.kv.k_scales != nullptr) {
-    call.kv.k_scales += params.layer * pages.scale_layer_stride;
-    call.kv.v_scales += params.layer * pages.scale_layer_stride;
-  }
+  call.kv = pages.layer(params.layer);
   call.q_heads = params.q.columns / pages.head_dim;
   call.kv_heads = pages.kv_heads;
   call.head_dim = pages.head_dim;

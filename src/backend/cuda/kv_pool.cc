@@ -73,6 +73,18 @@ uint32_t KvPages::element_bytes() const {
   return element == KvElement::kF32 ? 4 : element == KvElement::kF8 ? 1 : 2;
 }
 
+KvView KvPages::layer(uint32_t index) const {
+  KvView of = view;
+  const uint64_t offset = index * layer_stride * element_bytes();
+  of.k = static_cast<const std::byte*>(of.k) + offset;
+  of.v = static_cast<const std::byte*>(of.v) + offset;
+  if (of.k_scales != nullptr) {
+    of.k_scales += index * scale_layer_stride;
+    of.v_scales += index * scale_layer_stride;
+  }
+  return of;
+}
+
 Status KvPages::map_for_copies() {
   HEADWATER_ASSIGN_OR_RETURN(const Driver driver, find_driver());
   chunk = chunk_keys(page_size, attend_policy(head_dim).tile_keys);

@@ -27,6 +27,7 @@ struct KvPages {
   CUtensorMap k_map{}, v_map{};
 
   uint32_t element_bytes() const;
+  KvView layer(uint32_t index) const;
   // Sets the maps. kUnsupported when the driver refuses the strides or addresses (multiples of 16 bytes).
   Status map_for_copies();
 };

@@ -43,14 +43,7 @@ AttendCall Attention::call_of(const Step& step) const {
   AttendCall call{};
   call.k_map = pages.k_map;
   call.v_map = pages.v_map;
-  call.kv = pages.view;
-  const uint64_t offset = step.layer * pages.layer_stride * pages.element_bytes();
-  call.kv.k = static_cast<const std::byte*>(call.kv.k) + offset;
-  call.kv.v = static_cast<const std::byte*>(call.kv.v) + offset;
-  if (call.kv.k_scales != nullptr) {
-    call.kv.k_scales += step.layer * pages.scale_layer_stride;
-    call.kv.v_scales += step.layer * pages.scale_layer_stride;
-  }
+  call.kv = pages.layer(step.layer);
   call.header = step.batch->header;
   call.items = plan.items.data();
   call.token_order = plan.token_order.data();
