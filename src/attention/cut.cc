@@ -12,7 +12,7 @@ constexpr double kGoodEnough = 1.05;  // of the mean load: no search for a bette
 constexpr double kWorthCutting = 0.98;
 constexpr double kPieces[] = {1, 0.5, 0.25};  // of the mean load: what a piece may cost
 // Where workers are many, whether the last round of pieces is full decides: more sizes are tried.
-constexpr double kPiecesOfMany[] = {1, 1.06, 1.15, 1.3, 1.5, 1.75, 2.1, 0.75, 0.5, 0.35, 0.25};
+constexpr double kPiecesOfMany[] = {1, 1.06, 1.15, 1.3, 1.5, 1.75, 2.1, 2.6, 3.4, 4.5, 6, 0.75, 0.5, 0.35, 0.25};
 constexpr uint32_t kManyWorkers = 32;
 
 uint32_t units_of(const Rules& rules, const Block& block) {
@@ -21,9 +21,15 @@ uint32_t units_of(const Rules& rules, const Block& block) {
 
 struct PieceSums {
   double cost = 0;
-  double longest = 0;
+  double longest = 0;  // alone
   uint64_t states = 0;
 };
+
+// Of a part of a draft that takes the share `keys` of its keys.
+double alone_cost(const Rules& rules, const Draft& draft, double keys, uint32_t states) {
+  const Rates& rates = rules.rates(draft.block.token_count);
+  return rates.fixed + draft.keys_cost * draft.alone * keys + Rules::states_cost(rates, states);
+}
 
 // Of all pieces of a draft. Where the states of a piece follow from its length, without looking at each: when no cut ends
 // inside the draft, or when the units are the cuts.
@@ -36,7 +42,7 @@ PieceSums sums_of(const Rules& rules, const Draft& draft, uint32_t pieces) {
       const Piece piece = piece_of(rules, draft, pieces, p);
       sums.cost += piece.cost;
       sums.states += piece.states;
-      sums.longest = std::max(sums.longest, piece.cost);
+      sums.longest = std::max(sums.longest, alone_cost(rules, draft, piece.share, piece.states));
     }
     return sums;
   }
@@ -45,8 +51,7 @@ PieceSums sums_of(const Rules& rules, const Draft& draft, uint32_t pieces) {
   sums.states = is_one_cut ? pieces : units - (draft.folds ? units_first - 1 : 0);
   sums.cost =
       pieces * (rates.fixed + rates.unsettled) + draft.keys_cost + rates.state * static_cast<double>(sums.states);
-  sums.longest =
-      rates.fixed + draft.keys_cost * units_most / units + Rules::states_cost(rates, is_one_cut ? 1 : units_most);
+  sums.longest = alone_cost(rules, draft, static_cast<double>(units_most) / units, is_one_cut ? 1 : units_most);
   return sums;
 }
 
@@ -65,18 +70,18 @@ uint32_t pieces_of(const Rules& rules, const Draft& draft, double piece_ns) {
 
 Piece piece_of(const Rules& rules, const Draft& draft, uint32_t pieces, uint32_t index) {
   const Block& block = draft.block;
-  if (pieces == 1) return {block.key_begin, block.key_end, draft.states, draft.cost};
+  if (pieces == 1) return {block.key_begin, block.key_end, draft.states, 1, draft.cost};
   const uint64_t units = units_of(rules, block);
   const auto unit_at = [&](uint32_t p) { return static_cast<uint32_t>(units * p / pieces); };
   const uint32_t begin = unit_at(index);
   const uint32_t end = unit_at(index + 1);
   Piece piece{.key_begin = block.key_begin + begin * rules.quantum,
               .key_end = std::min(block.key_begin + end * rules.quantum, block.key_end),
-              .states = 1};
+              .states = 1,
+              .share = (end - begin) / static_cast<double>(units)};
   if (!draft.folds || index > 0) piece.states = rules.cuts(piece.key_begin, piece.key_end);
   const Rates& rates = rules.rates(block.token_count);
-  piece.cost = rates.fixed + draft.keys_cost * (end - begin) / static_cast<double>(units) +
-               Rules::states_cost(rates, piece.states);
+  piece.cost = rates.fixed + draft.keys_cost * piece.share + Rules::states_cost(rates, piece.states);
   return piece;
 }
 
@@ -104,6 +109,8 @@ bool Cutter::draft(const PrefixForest& forest, const Decider& choice, std::vecto
       draft.keys_cost = block_keys_cost(rules_, node, draft.block, index);
       draft.states = block_states(rules_, node, draft.block, folds);
       draft.cost = rates.fixed + draft.keys_cost + Rules::states_cost(rates, draft.states);
+      const double keys_alone = block_keys(rules_, node, draft.block) * rates.key_alone;
+      draft.alone = keys_alone > 0 && keys_alone < draft.keys_cost ? keys_alone / draft.keys_cost : 1;
     }
   }
   return true;
@@ -128,9 +135,10 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     uncut.total += draft.cost * draft.parts;
     best.partials += uint64_t{draft.block.token_count} * draft.states;
   }
-  uncut.longest = drafts[index_of(sorted_[0])].cost;
+  const Draft& longest = drafts[index_of(sorted_[0])];
+  uncut.longest = alone_cost(rules_, longest, 1, longest.states);
   const auto merging = [&](const Load& load) {
-    return rules_.merge + rules_.merge_state * (load.pieces_leaf + load.pieces_shared);
+    return rules_.merge + rules_.merge_state * (load.states_leaf + load.states_shared);
   };
   const double merge_ns = best.partials > 0 ? merging(uncut) : 0;
   best.makespan_ns = makespan(drafts, uncut) + merge_ns;
@@ -159,15 +167,16 @@ void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) co
     const PieceSums sums = sums_of(rules_, draft, pieces);
     load.longest = std::max(load.longest, sums.longest);
     load.total += (sums.cost - draft.cost) * draft.parts;
-    load.cut_total += sums.cost * draft.parts;
+    load.cut_alone += (sums.cost - (1 - draft.alone) * draft.keys_cost) * draft.parts;
     load.cut_pieces += uint64_t{pieces} * draft.parts;
-    uint32_t& pieces_most = draft.leaf ? load.pieces_leaf : load.pieces_shared;
-    pieces_most = std::max(pieces_most, pieces);
+    uint32_t& states_most = draft.leaf ? load.states_leaf : load.states_shared;
+    states_most = std::max(states_most, pieces);
     balance.items += pieces - 1;
     balance.partials += (sums.states - draft.states) * draft.block.token_count;
   }
   if (load.uncut_begin < sorted_.size()) {
-    load.longest = std::max(load.longest, drafts[index_of(sorted_[load.uncut_begin])].cost);
+    const Draft& uncut = drafts[index_of(sorted_[load.uncut_begin])];
+    load.longest = std::max(load.longest, alone_cost(rules_, uncut, 1, uncut.states));
   }
 }
 
@@ -177,8 +186,9 @@ double Cutter::makespan(std::span<const Draft> drafts, const Load& load) const {
   const uint64_t workers = uint64_t{rules_.device.workers} * rules_.parts();
   const auto job = [&](uint64_t j) {
     const uint64_t item = j / heads;
-    if (item < load.cut_pieces) return load.cut_total / static_cast<double>(load.cut_pieces);
-    return drafts[index_of(sorted_[load.uncut_begin + item - load.cut_pieces])].cost;
+    if (item < load.cut_pieces) return load.cut_alone / static_cast<double>(load.cut_pieces);
+    const Draft& uncut = drafts[index_of(sorted_[load.uncut_begin + item - load.cut_pieces])];
+    return alone_cost(rules_, uncut, 1, uncut.states);
   };
   const uint64_t jobs = (load.cut_pieces + sorted_.size() - load.uncut_begin) * heads;
   double bound = std::max(load.longest, load.total * static_cast<double>(heads) / static_cast<double>(workers));

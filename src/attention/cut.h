@@ -3,7 +3,7 @@
 //
 // The makespan of jobs c0 >= c1 >= ... (an item is one job a KV head) on W workers is estimated by its classic lower
 // bounds: the mean load, the longest job, and, since k + 1 of the first k * W + 1 jobs meet on one worker, the sums of
-// the k + 1 shortest of those. Longest-first scheduling comes close to them (Graham, "Bounds on multiprocessing timing
+// the k + 1 shortest of those; all but the mean load at what they cost alone (CostModel::key_alone). Longest-first scheduling comes close to them (Graham, "Bounds on multiprocessing timing
 // anomalies", 1969). Cutting costs an item, its rows, and a partial for every cut that is no longer folded locally; it
 // happens only when the estimate says that it pays and the plan's arrays hold it.
 #pragma once
@@ -28,11 +28,13 @@ struct Draft {
   uint32_t states;  // partials a token
   double keys_cost;
   double cost;
+  double alone;  // the share of keys_cost that is left without others that read
 };
 
 struct Piece {
   uint32_t key_begin, key_end;
   uint32_t states;
+  double share;  // of the draft's keys
   double cost;
 };
 
@@ -57,13 +59,13 @@ class Cutter {
   bool fits(const Balance& balance) const;
 
  private:
-  struct Load {        // the jobs as the estimate sees them: pieces of cut drafts, then uncut drafts, longest first
-    double total = 0;  // times parts
-    double longest = 0;
-    double cut_total = 0;
+  struct Load {          // the jobs as the estimate sees them: pieces of cut drafts, then uncut drafts, longest first
+    double total = 0;    // times parts
+    double longest = 0;  // alone, as cut_alone
+    double cut_alone = 0;
     uint64_t cut_pieces = 0;                      // times parts
     size_t uncut_begin = 0;                       // into sorted_
-    uint32_t pieces_leaf = 1, pieces_shared = 1;  // of one draft, at most
+    uint32_t states_leaf = 1, states_shared = 1;  // that are merged one after the other, at most
   };
   void sort(std::span<const Draft> drafts);
   void cut(std::span<const Draft> drafts, Load& load, Balance& balance) const;

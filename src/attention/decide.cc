@@ -16,12 +16,15 @@ Block block_of(const Rules& rules, const Node& node, uint32_t run_begin, uint32_
   return block;
 }
 
+uint32_t block_keys(const Rules& rules, const Node& node, const Block& block) {
+  return rules.round_up(block.key_end) - (node.is_leaf() ? rules.quantum / 2 : 0) - block.key_begin;
+}
+
 double block_keys_cost(const Rules& rules, const Node& node, const Block& block, uint32_t index) {
-  const uint32_t end = rules.round_up(block.key_end) - (node.is_leaf() ? rules.quantum / 2 : 0);
+  const uint32_t keys = block_keys(rules, node, block), end = block.key_begin + keys;
   const uint32_t unread = std::max(block.key_begin, node.page_unread * rules.page_size());
   const uint32_t first = index == 0 && end > unread ? end - unread : 0;
   const Rates& rates = rules.rates(block.token_count);
-  const uint32_t keys = end - block.key_begin;
   return first * rates.key_first + (keys - first) * rules.key_again(rates, keys);
 }
 

@@ -30,8 +30,10 @@ struct Block {
 };
 Block block_of(const Rules& rules, const Node& node, uint32_t run_begin, uint32_t index);
 
-// `folds`: no ancestor of the node is attended, so the item is the first of its tokens.
+// Its keys, a tail's last quantum half full; and what they cost.
+uint32_t block_keys(const Rules& rules, const Node& node, const Block& block);
 double block_keys_cost(const Rules& rules, const Node& node, const Block& block, uint32_t index);
+// `folds`: no ancestor of the node is attended, so the item is the first of its tokens.
 uint32_t block_states(const Rules& rules, const Node& node, const Block& block, bool folds);
 
 class Decider {

@@ -73,12 +73,15 @@ struct PlanSettings {
 // items of far_keys and more, since then the near cache has lost a key before an item comes back to it (between near_keys
 // and far_keys in proportion). join(a, b) = a + b - overlap * min(a, b). States: 0 for a direct item, 1 for a folding one, and one a cut for the others. A tail counts its
 // last cut (adaptive mode: page) as half full, so that a plan does not change while a tail grows inside it.
+// The longest item and those that follow it on its worker bound a step too, at what a key costs whoever has the memory to
+// himself: read = key_alone, if it is given.
 struct CostModel {
   double step = 0;  // of the whole plan, once: attend and merge begun and ended
   double item = 300;
   double key_first = 8.0;   // one key and value from memory
   double key_repeat = 2.5;  // from the cache: shared pages that other items read in the same step
   double key_far = 2.5;     // the same from a cache farther off
+  double key_alone = 0;     // without others that read; 0: as with them
   uint32_t near_keys = 1u << 30;
   uint32_t far_keys = 1u << 30;
   double overlap = 1;  // of reading and arithmetic: 1 the longer hides the shorter, 0 they add up
@@ -109,6 +112,8 @@ struct DeviceShape {
   // 0, or: a worker does two items of up to so many query tokens at a time, each with half of its rates, or one larger
   // item. Larger ones come first in the plan.
   uint32_t tokens_half = 0;
+  // Items of up to so many query tokens merge what they complete at once, larger ones leave it for the end of the step.
+  uint32_t tokens_few = 0;
 };
 
 // Array sizes. A flat plan of any step within these limits always fits; sharing that does not fit falls back to flat.
@@ -178,6 +183,8 @@ struct Plan {
   uint32_t window = 0;
   Outcome outcome;
   uint32_t items_large = 0;  // leading items of more than DeviceShape::tokens_half query tokens
+  // Items of more than DeviceShape::tokens_few query tokens that are not kDirect. More are no harm: 0 is a promise.
+  uint32_t items_many = 0;
 };
 
 // ------------------------------------------------------------------------------------------------------------- planner

@@ -21,6 +21,7 @@ struct Rates {
   double key_first;   // a key that no item before it reads
   double key_repeat;  // a key that one did
   double key_far;     // such a key in an item of far_keys or more
+  double key_alone;   // any key without others that read; 0: as with them
   double state;       // one partial for each row
   double unsettled;   // when there are partials
   uint32_t parts;     // of a worker that it takes: all of Rules::parts(), or one
@@ -59,8 +60,10 @@ struct Rules {
       const uint32_t rows = tokens * device.group;
       const uint32_t parts = rules.is_large(tokens) ? rules.parts() : 1;
       const auto key = [&](double read) { return key_cost(cost, rows, read) * rules.parts() / parts; };
+      // Whoever has half of a worker has not half of the memory's rate when the others do not read.
+      const double key_alone = cost.key_alone > 0 ? key(cost.key_alone * parts / rules.parts()) : 0;
       rules.rates_by_tokens.push_back({cost.item + rows * cost.row, key(cost.key_first), key(cost.key_repeat),
-                                       key(cost.key_far), rows * cost.partial, cost.unsettled, parts});
+                                       key(cost.key_far), key_alone, rows * cost.partial, cost.unsettled, parts});
     }
     return rules;
   }

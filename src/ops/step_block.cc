@@ -69,7 +69,10 @@ void StepBlock::layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uin
   check(sequences <= limits_.sequences_max && tokens <= limits_.tokens_max && logits <= limits_.logits_max &&
             page_ids <= uint64_t{limits_.sequences_max} * limits_.pages_per_sequence_max,
         "the step is larger than its limits");
-  header() = {.tokens = tokens, .sequences = sequences, .logits = logits, .items = 0, .items_large = 0, .partials = 0};
+  header() = {};
+  header().tokens = tokens;
+  header().sequences = sequences;
+  header().logits = logits;
   token_ids_ = at<TokenId>(offsets_.token_ids, tokens);
   positions_ = at<uint32_t>(offsets_.positions, tokens);
   append_pages_ = at<PageId>(offsets_.append_pages, tokens);
@@ -98,6 +101,8 @@ void StepBlock::set_plan(const attention::Plan& plan) {
   plan_.token_empty = copy(plan.token_empty, offsets_.token_empty, limits_.tokens_max);
   header().items = static_cast<uint32_t>(plan.items.size());
   header().items_large = plan.items_large;
+  header().items_many = plan.items_many;
+  header().reads_again = plan.outcome.bytes_read > plan.outcome.bytes_unique + plan.outcome.bytes_unique / 4;
   header().partials = plan.partials;
 }
 
@@ -119,7 +124,8 @@ DeviceBatch StepBlock::batch_at(const std::byte* base) const {
                     .logits_tokens = view(logits_tokens_, offsets_.logits_tokens),
                     .page_ids = view(page_ids_, offsets_.page_ids),
                     .plan = plan_,
-                    .header = reinterpret_cast<const StepHeader*>(base)};
+                    .header = reinterpret_cast<const StepHeader*>(base),
+                    .items_max = limits_.plan_limits().items_max()};
   batch.plan.items = view(plan_.items, offsets_.items);
   batch.plan.token_order = view(plan_.token_order, offsets_.token_order);
   batch.plan.token_position = view(plan_.token_position, offsets_.token_position);

@@ -45,6 +45,7 @@ struct DeviceBatch {
   std::span<const PageId> page_ids;         // the page table's CSR array; WorkItem::page_begin indexes it
   attention::Plan plan;                     // its spans lie in the block
   const StepHeader* header = nullptr;       // at the block's beginning
+  uint32_t items_max = 0;                   // room of plan.items: what a later step may hold there
 };
 
 // The device's copy of a step block, freed with it.
