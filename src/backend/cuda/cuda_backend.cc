@@ -33,8 +33,8 @@ class CudaBackend final : public ops::Backend {
   ~CudaBackend() override { static_cast<void>(stream_.wait()); }
 
   const ops::BackendInfo& info() const override { return info_; }
-  attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
-    return attention_costs(shape, q_heads);
+  attention::CostModel cost_model(const ops::KvShape& shape, uint32_t) const override {
+    return attention_costs(shape, info_.invariant);
   }
   attention::DeviceShape device_shape(const ops::KvShape& shape, uint32_t q_heads) const override {
     return attention_.device_shape(shape, q_heads);
@@ -124,7 +124,7 @@ Status CudaBackend::download(std::span<float> to, const ops::Matrix& from) {
 Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                                     uint32_t) {
   HEADWATER_RETURN_IF_ERROR(stream_.wait());
-  return attention_.reserve(limits, shape.kv_heads, q_heads, shape.v_head_dim);
+  return attention_.reserve(limits, q_heads, shape.v_head_dim);
 }
 
 Result<ops::DeviceBatch> CudaBackend::begin_step(const ops::StepBlock& block) {

@@ -18,11 +18,11 @@ Status grow(DeviceBuffer& buffer, uint64_t bytes) {
 
 }  // namespace
 
-Status Attention::reserve(const ops::StepLimits& limits, uint32_t kv_heads, uint32_t q_heads, uint32_t head_dim) {
+Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint32_t head_dim) {
   const uint64_t rows = uint64_t{limits.plan_limits().partials_max()} * q_heads;
   HEADWATER_RETURN_IF_ERROR(grow(partial_values_, rows * head_dim * sizeof(float)));
   HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, rows * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(arrived_, uint64_t{limits.tokens_max} * kv_heads * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(grow(arrived_, uint64_t{limits.tokens_max} * q_heads * sizeof(uint32_t)));
   HEADWATER_RETURN_IF_ERROR(grow(queue_, 2 * sizeof(uint32_t)));
 #ifndef NDEBUG
   HEADWATER_RETURN_IF_ERROR(grow(kv_bytes_read_, sizeof(unsigned long long)));
@@ -34,7 +34,7 @@ bool Attention::holds(const Step& step) const {
   const uint64_t rows = uint64_t{step.batch->plan.partials} * step.q_heads;
   return rows * step.pages->head_dim * sizeof(float) <= partial_values_.size() &&
          rows * sizeof(float) <= partial_lse2_.size() && queue_.size() > 0 &&
-         uint64_t{step.batch->tokens} * step.pages->kv_heads * sizeof(uint32_t) <= arrived_.size();
+         uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
 }
 
 AttendCall Attention::call_of(const Step& step) const {
@@ -46,6 +46,7 @@ AttendCall Attention::call_of(const Step& step) const {
   call.kv = pages.layer(step.layer);
   call.header = step.batch->header;
   call.items = plan.items.data();
+  call.items_max = step.batch->items_max;
   call.token_order = plan.token_order.data();
   call.token_position = plan.token_position.data();
   call.merge_indptr = plan.merge_indptr.data();
@@ -107,6 +108,7 @@ attention::DeviceShape Attention::device_shape(const ops::KvShape& shape, uint32
   const Result<KvElement> element = element_of(shape.dtype);
   if (traits_.is_hopper && element && hopper_variant(*element, shape.head_dim, group) != nullptr) {
     device.tokens_half = slab_tokens(group);
+    if (!is_invariant_) device.tokens_few = attend_policy(shape.head_dim).few_rows / group;
     device.tokens_item_max = kStreams * device.tokens_half;
   }
   return device;

@@ -13,7 +13,7 @@ class Attention {
   Attention(const DeviceTraits& traits, bool is_invariant) : traits_(traits), is_invariant_(is_invariant) {}
 
   // Scratch for steps up to these limits; keeps the largest of every call.
-  Status reserve(const ops::StepLimits& limits, uint32_t kv_heads, uint32_t q_heads, uint32_t head_dim);
+  Status reserve(const ops::StepLimits& limits, uint32_t q_heads, uint32_t head_dim);
 
   struct Step {
     const ops::DeviceBatch* batch;

@@ -33,6 +33,7 @@ struct AttendCall {
   // The step block on the device.
   const ops::StepHeader* header;
   const attention::WorkItem* items;
+  uint32_t items_max;  // room for them
   const uint32_t* token_order;
   const uint32_t* token_position;
   const uint32_t* merge_indptr;
@@ -49,8 +50,8 @@ struct AttendCall {
 
   float* partial_values;  // [partials, q_heads, head_dim]
   float* partial_lse2;    // [partials, q_heads]
-  uint32_t* arrived;      // [tokens, kv_heads] slots written so far; 0 between launches
-  uint32_t* queue;        // [2] jobs handed out beyond the first of each block, blocks done; 0 between launches
+  uint32_t* arrived;  // [tokens, q_heads] slots written so far; 0 between launches (generic path: [tokens, kv_heads])
+  uint32_t* queue;    // [2] jobs handed out beyond the first of each block, blocks done; 0 between launches
   unsigned long long* kv_bytes_read;  // debug builds; else null
 
   uint32_t q_heads;

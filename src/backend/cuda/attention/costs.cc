@@ -5,37 +5,65 @@
 namespace headwater::backend::cuda {
 namespace {
 
-// At 512 bytes of key and value and 128 columns, all multiprocessors at work.
-constexpr double kStep = 7000;       // launch and first loads
-constexpr double kItem = 2000;       // beyond what overlaps with the item before
-constexpr double kUnsettled = 3500;  // its partial written, counted in, merged
-constexpr double kKeyFirst = 15.8;   // 4.28 TB/s over 132
-constexpr double kKeyRepeat = 9.0;   // from L2
-constexpr double kTile = 8.0;        // both products and the softmax of 64 rows and one key
-constexpr double kRow = 20;          // loaded, written
-constexpr double kPartial = 15;      // 512 bytes written and read again
-constexpr double kMerge = 1500;      // from the last partial to the output
-constexpr double kMergeState = 90;   // four rows of a state
+// At 512 bytes of key and value and 128 columns, all multiprocessors at work; measured as docs/kernels/attention-cuda.md says.
+struct Costs {
+  double step;                     // launch and first loads
+  double item;                     // beyond what overlaps with the item before
+  double unsettled;                // its partial written, counted in
+  double key_repeat;               // from L2
+  double key_alone, key_at_least;  // by one stream of a block: by its bytes, and in any case; 0: not told apart
+  uint32_t rows_tile;
+  double tile;         // both products and the softmax of so many rows and one key
+  double row;          // loaded, written, merged; the code of many rows fetched
+  double merge_state;  // of the rows that have the most
+};
+constexpr double kKeyFirst = 15.8;  // 4.28 TB/s over 132
+constexpr double kPartial = 15;     // 512 bytes written and read again
+constexpr double kMerge = 1500;     // from the last partial to the output
+
+constexpr Costs kAdaptive{.step = 6500,
+                          .item = 700,
+                          .unsettled = 1300,
+                          .key_repeat = 6.6,
+                          .key_alone = 9.0,
+                          .key_at_least = 4.0,
+                          .rows_tile = 16,
+                          .tile = 1.6,
+                          .row = 250,
+                          .merge_state = 200};
+// Every job takes the way of many rows, whose products have 64, and writes a state for every cut.
+constexpr Costs kInvariant{.step = 7000,
+                           .item = 2000,
+                           .unsettled = 3500,
+                           .key_repeat = 9.0,
+                           .key_alone = 0,
+                           .key_at_least = 0,
+                           .rows_tile = kSlabRows,
+                           .tile = 8.0,
+                           .row = 20,
+                           .merge_state = 90};
 
 }  // namespace
 
-attention::CostModel attention_costs(const ops::KvShape& shape, uint32_t q_heads) {
+attention::CostModel attention_costs(const ops::KvShape& shape, bool is_invariant) {
+  const Costs& costs = is_invariant ? kInvariant : kAdaptive;
   const double bytes = static_cast<double>(shape.bytes_token_layer()) / shape.kv_heads / 512;
   const double width = attend_policy(shape.head_dim).head_dim / 128.0;
   attention::CostModel cost;
-  cost.step = kStep;
-  cost.item = kItem;
+  cost.step = costs.step;
+  cost.item = costs.item;
   cost.key_first = kKeyFirst * bytes;
-  cost.key_repeat = kKeyRepeat * bytes;
-  cost.key_far = kKeyRepeat * bytes;
+  cost.key_repeat = costs.key_repeat * bytes;
+  cost.key_far = costs.key_repeat * bytes;
+  cost.key_alone = costs.key_alone * bytes + costs.key_at_least;
   cost.overlap = 1;
-  cost.rows_tile = kSlabRows;
-  cost.key_tile = kTile * width;
-  cost.row = kRow;
+  cost.rows_tile = costs.rows_tile;
+  cost.key_tile = costs.tile * width;
+  cost.row = costs.row;
   cost.partial = kPartial * width;
-  cost.unsettled = kUnsettled;
+  cost.unsettled = costs.unsettled;
   cost.merge = kMerge;
-  cost.merge_state = kMergeState * ((q_heads / shape.kv_heads + 3) / 4);  // four warps merge a row each
+  cost.merge_state = costs.merge_state;
   cost.gain_min = 0.02;
   return cost;
 }

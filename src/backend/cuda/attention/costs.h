@@ -7,6 +7,6 @@
 
 namespace headwater::backend::cuda {
 
-attention::CostModel attention_costs(const ops::KvShape& shape, uint32_t q_heads);
+attention::CostModel attention_costs(const ops::KvShape& shape, bool is_invariant);
 
 }  // namespace headwater::backend::cuda

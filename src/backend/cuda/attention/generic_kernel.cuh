@@ -52,6 +52,13 @@ struct GenericState {
   }
 };
 
+// By one warp. A token (plan position) without any key has no partials.
+template <typename Output>
+__device__ void merge_row(const AttendCall& call, uint32_t position, uint32_t q_head, uint32_t lane) {
+  const MergeRow row{call.token_order[position], q_head, call.merge_indptr[position], slots_of_token(call, position)};
+  RowMerger<Output, 256, 32>(call, lane).fold(row).write_out(call, row.token, q_head, lane);
+}
+
 template <typename Element>
 class GenericAttender : GenericShape {
  public:
@@ -76,11 +83,6 @@ class GenericAttender : GenericShape {
   }
 
  private:
-  __device__ uint32_t slots(const attention::WorkItem& item) const {
-    if ((item.flags & attention::kFold) != 0) return 1;
-    return (item.key_begin + item.key_count - 1) / call_.cut - item.key_begin / call_.cut + 1;
-  }
-
   __device__ void attend_rows(const attention::WorkItem& item, uint32_t kv_head, uint32_t first, uint32_t count) {
     load_queries(item, kv_head, first, count);
     const bool folds = (item.flags & attention::kFold) != 0;
@@ -241,19 +243,19 @@ class GenericAttender : GenericShape {
     __syncthreads();
     for (uint32_t j = warp_; j < item.token_count; j += kWarps) {
       uint32_t is_complete = 0;
-      if (lane_ == 0) is_complete = arrive_token(item.token_begin + j, kv_head, slots(item));
+      if (lane_ == 0)
+        is_complete = arrive_token(item.token_begin + j, kv_head,
+                                   slots_of_item(call_, item.flags, item.key_begin, item.key_begin + item.key_count));
       if (__shfl_sync(~0u, is_complete, 0) == 0) continue;
       __threadfence();
-      RowMerger<Output, 256, true> merger(call_, lane_);
       for (uint32_t head = 0; head < call_.group; ++head)
-        merger.merge(item.token_begin + j, kv_head * call_.group + head);
+        merge_row<Output>(call_, item.token_begin + j, kv_head * call_.group + head, lane_);
     }
   }
 
   __device__ bool arrive_token(uint32_t position, uint32_t kv_head, uint32_t count) const {
     uint32_t* arrived = call_.arrived + uint64_t{position} * call_.kv_heads + kv_head;
-    const uint32_t wanted = call_.merge_indptr[position + 1] - call_.merge_indptr[position];
-    if (atomicAdd(arrived, count) + count != wanted) return false;
+    if (atomicAdd(arrived, count) + count != slots_of_token(call_, position)) return false;
     *arrived = 0;  // for the next launch
     return true;
   }
@@ -272,10 +274,11 @@ __global__ void __launch_bounds__(GenericShape::kThreads) attend_generic(const _
   for (uint32_t job = blockIdx.x; job < jobs; job += gridDim.x) {
     GenericAttender<Element>(call, generic_memory).run(call.items[job / call.kv_heads], job % call.kv_heads);
   }
-  RowMerger<typename OutputOf<Element>::Type, 256, true> merger(call, threadIdx.x % 32);
   for (uint32_t t = blockIdx.x; t < call.header->tokens; t += gridDim.x) {
     if (call.token_empty[t] == 0) continue;
-    for (uint32_t head = threadIdx.x / 32; head < call.q_heads; head += GenericShape::kWarps) merger.merge(t, head);
+    for (uint32_t head = threadIdx.x / 32; head < call.q_heads; head += GenericShape::kWarps) {
+      merge_row<typename OutputOf<Element>::Type>(call, t, head, threadIdx.x % 32);
+    }
   }
 }
 

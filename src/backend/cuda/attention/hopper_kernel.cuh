@@ -25,96 +25,132 @@ class AttendingWarpgroup {
         stream_(shared.stream[stream]),
         stream_index_(stream),
         thread_(thread),
-        attender_(call, shared, stream, thread),
+        slots_(shared, stream),
         finish_(call, shared, stream, thread) {}
 
   __device__ void run() {
     for (uint32_t n = 0;; ++n) {
-      const Job job = stream_.take_job(n);
-      sync();
-      if (thread_ == 0) stream_.job_taken(n);
-      if (job.tokens == kNoTokens) break;
-      const QueryPlace place(queries_, job.tokens * call_.group);
+      const Job& job = stream_.wait_job(n);
+      const uint32_t rows = uniform(job.tokens) * call_.group;
+      if (rows == 0) break;
+      const QueryPlace place(queries_, rows);
       for (; queries_ < place.first; ++queries_) skip_queries();
-      finish_.expect(job);
-      attend(job, place);
+      for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_full(Use<2>(place.first + h));
+      if (kInvariant || uniform(job.is_shared) != 0 || rows > kPolicy.few_rows) {
+        attend_many(job, rows, place);
+      } else {
+        attend_few(job, rows, place);
+      }
+      stream_.give_job_back(n, thread_ % kWarp);
       queries_ = place.end();
     }
-    finish_.merge_rest();
+    if (finish_.is_rest_merged()) merge_rest();
   }
 
  private:
-  __device__ void sync() const { ptx::sync_named(1 + stream_index_, kWarpgroup); }
-
   __device__ void skip_queries() {
     const Use<2> use(queries_);
     stream_.queries.wait_full(use);
-    sync();
-    if (thread_ == 0) ptx::arrive(&stream_.queries.empty[use.place]);
+    give_queries_back(use);
   }
   __device__ void give_queries_back(const QueryPlace& place) {
-    sync();
-    if (thread_ != 0) return;
-    for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.empty[Use<2>(place.first + h).place]);
+    for (uint32_t h = 0; h < place.halves; ++h) give_queries_back(Use<2>(place.first + h));
+  }
+  __device__ void give_queries_back(Use<2> use) {
+    __syncwarp();
+    if (thread_ % kWarp == 0) ptx::arrive(&stream_.queries.empty[use.place]);
   }
 
-  __device__ __forceinline__ void attend(const Job& job, const QueryPlace& place) {
-    for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_full(Use<2>(place.first + h));
-    const uint32_t first = place.first % 2;
-    if (job.tokens * call_.group > QueryRows<Element, kPolicy>::kRowsOfQueryWarp) {
-      constexpr uint32_t kTogether = kPolicy.head_dim > 128 ? 8 : 16;
-      QueryRows<Element, kPolicy>::template copy<kTogether>(call_, shared_, stream_index_, job, first, thread_ / kWarp,
-                                                            kWarpgroup / kWarp);
-      sync();
-    }
-    const ThreadRows rows = attender_.rows_of(first, job.tokens * call_.group, job.key_begin + job.key_count);
-    attender_.begin_job();
-    if constexpr (kInvariant) {
-      attend_cuts(job, place, first, rows);
+  __device__ __forceinline__ void attend_few(const Job& job, uint32_t rows, const QueryPlace& place) {
+    const LaneRow mine = finish_.row_of_few(job, place.first % 2);
+    // Long before it is needed; what has arrived by then costs nothing to look at.
+    const uint32_t arrived = *static_cast<const volatile uint32_t*>(mine.arrived);
+    typename Finish::Complete complete;
+    if (rows <= 8) {
+      complete = attend_eights<1>(job, rows, place, mine, arrived);
     } else {
-      attend_at_once(job, place, first, rows);
+      complete = attend_eights<kPolicy.few_rows / 8>(job, rows, place, mine, arrived);
+    }
+    give_queries_back(place);
+    finish_.merge(mine, complete);
+    finish_.mark_merged(mine, complete);
+  }
+  template <uint32_t kEights>
+  __device__ __forceinline__ typename Finish::Complete attend_eights(const Job& job, uint32_t rows,
+                                                                     const QueryPlace& place, const LaneRow& mine,
+                                                                     uint32_t arrived) {
+    FewRows<Element, kPolicy, kEights> few(call_, shared_, stream_index_, thread_);
+    few.attend(job, place.first % 2, rows, slots_);
+    return finish_.finish(job, place.first % 2, rows, few, mine, arrived, slots_);
+  }
+
+  // The rows of this warp, every (number of warps)th.
+  __device__ __forceinline__ void merge_rest() {
+    const uint32_t rows = call_.header->tokens * call_.q_heads, stride = gridDim.x * kStreams * kWarps;
+    uint32_t first = (blockIdx.x * kStreams + stream_index_) * kWarps + thread_ / kWarp;
+    for (; first < rows; first += stride * kWarp) {
+      const uint32_t row = first + thread_ % kWarp * stride;
+      const LaneRow mine = finish_.row_of_rest(min(row, rows - 1), row < rows);
+      finish_.merge(mine, finish_.wait_for(mine));
+    }
+  }
+
+  __device__ __forceinline__ void attend_many(const Job& job, uint32_t rows, const QueryPlace& place) {
+    const uint32_t first = place.first % 2;
+    if (rows > QueryRows<Element, kPolicy>::kRowsOfQueryWarp) {
+      QueryRows<Element, kPolicy>::copy(call_, shared_, stream_index_, job, first, thread_ / kWarp, kWarps);
+      ptx::sync_named(1 + stream_index_, kWarpgroup);
+    }
+    Attender<Element, kPolicy> attender(call_, shared_, stream_index_, thread_);
+    const ThreadRows visible = attender.rows_of(first, rows, job.key_begin + job.key_count);
+    if constexpr (kInvariant) {
+      attend_cuts(job, place, visible, attender);
+    } else {
+      attend_at_once(job, place, visible, attender);
     }
   }
 
   // One state a token, in the first of its slots; the slots of further cuts stay empty.
-  __device__ __forceinline__ void attend_at_once(const Job& job, const QueryPlace& place, uint32_t first,
-                                                 const ThreadRows& rows) {
-    const uint32_t key_end = job.key_begin + job.key_count;
+  __device__ __forceinline__ void attend_at_once(const Job& job, const QueryPlace& place, const ThreadRows& visible,
+                                                 Attender<Element, kPolicy>& attender) {
+    const uint32_t key_begin = uniform(job.key_begin), key_end = key_begin + uniform(job.key_count);
+    const uint32_t first = place.first % 2;
     State state;
     float lse2[2];
     state.clear();
-    attender_.attend({job.key_begin, key_end}, job.is_shared != 0, first, rows, state);
+    attender.attend({key_begin, key_end}, uniform(job.is_shared) != 0, first, visible, slots_, state);
     Finish::normalise(state, lse2);
-    const bool folds = (job.flags & attention::kFold) != 0;
-    if (folds) finish_.add_sinks(job, state, lse2);
+    if ((job.flags & attention::kFold) != 0) finish_.add_sinks(job, state, lse2);
     if ((job.flags & attention::kDirect) != 0) {
       finish_.write_out(job, first, state, lse2);
       give_queries_back(place);
       return;
     }
+    const LaneRow mine = finish_.row_of_many(job, first);
     give_queries_back(place);
-    const uint32_t slots = folds ? 1 : (key_end - 1) / call_.cut - job.key_begin / call_.cut + 1;
+    const uint32_t slots = slots_of_item(call_, job.flags, job.key_begin, key_end);
     finish_.write_partial(job, job.slot, state, lse2);
-    for (uint32_t c = 1; c < slots; ++c) finish_.write_empty(job, job.slot + c * job.item_tokens);
-    finish_.arrive(job, slots);
+    finish_.write_empty(job, mine, slots);
+    finish_.arrive_for_others(mine, slots);
   }
 
   // Cut by cut, each from scratch: folded in key order, sink first, or a slot each.
-  __device__ __forceinline__ void attend_cuts(const Job& job, const QueryPlace& place, uint32_t first,
-                                              const ThreadRows& rows) {
-    const uint32_t key_end = job.key_begin + job.key_count;
+  __device__ __forceinline__ void attend_cuts(const Job& job, const QueryPlace& place, const ThreadRows& visible,
+                                              Attender<Element, kPolicy>& attender) {
+    const uint32_t key_begin = uniform(job.key_begin), key_end = key_begin + uniform(job.key_count);
+    const uint32_t first = place.first % 2;
     const bool folds = (job.flags & attention::kFold) != 0;
     State folded;
     float folded_lse2[2] = {-INFINITY, -INFINITY};
     folded.clear();
     if (folds) finish_.sinks_of(job, folded_lse2);
     uint32_t cuts = 0;
-    for (uint32_t key = job.key_begin; key < key_end; ++cuts) {
+    for (uint32_t key = key_begin; key < key_end; ++cuts) {
       const uint32_t cut_end = min(key_end, (key / call_.cut + 1) * call_.cut);
       State state;
       float lse2[2];
       state.clear();
-      attender_.attend({key, cut_end}, job.is_shared != 0, first, rows, state);
+      attender.attend({key, cut_end}, uniform(job.is_shared) != 0, first, visible, slots_, state);
       Finish::normalise(state, lse2);
       if (folds) {
         Finish::fold(folded, folded_lse2, state, lse2);
@@ -128,16 +164,17 @@ class AttendingWarpgroup {
       give_queries_back(place);
       return;
     }
+    const LaneRow mine = finish_.row_of_many(job, first);
     give_queries_back(place);
     if (folds) finish_.write_partial(job, job.slot, folded, folded_lse2);
-    finish_.arrive(job, folds ? 1 : cuts);
+    finish_.arrive_for_others(mine, folds ? 1 : cuts);
   }
 
   const AttendCall& call_;
   Shared& shared_;
   HopperStream<kPolicy>& stream_;
   uint32_t stream_index_, thread_;
-  Attender<Element, kPolicy> attender_;
+  SlotReader<kPolicy> slots_;
   Finish finish_;
   uint32_t queries_ = 0;  // uses of the slab's halves before this job
 };
@@ -152,15 +189,15 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     ptx::prefetch_map(&call.k_map);
     ptx::prefetch_map(&call.v_map);
     for (uint32_t s = 0; s < kStreams; ++s) {
-      shared.stream[s].ring.init(1, kStreams);
-      shared.stream[s].queries.init(kWarp, 1);
-      shared.stream[s].jobs.init(1, 2);
+      shared.stream[s].ring.init(1, kStreams * kWarps);
+      shared.stream[s].queries.init(kWarp, kWarps);
+      shared.stream[s].jobs.init(1, kWarps + 1);
     }
     ptx::fence_barrier_init();
   }
   __syncthreads();
   if (warpgroup == 0) {
-    ptx::give_registers<56>();
+    ptx::give_registers<40>();
     const uint32_t warp = uniform(thread / kWarp), lane = thread % kWarp;
     if (warp < kStreams) {
       Loader<kPolicy, kInvariant>(call, shared, warp, lane).run();
@@ -168,7 +205,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
       QueryLoader<Element, kPolicy>(call, shared, warp - kStreams, lane).run();
     }
   } else {
-    ptx::take_registers<224>();
+    ptx::take_registers<232>();
     AttendingWarpgroup<Element, kPolicy, kInvariant>(call, shared, warpgroup - 1, thread).run();
   }
 }

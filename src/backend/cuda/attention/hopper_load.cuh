@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cuda/attention/hopper_shared.cuh"
+#include "backend/cuda/attention/merge.cuh"
 #include "backend/cuda/attention/state.cuh"
 #include "backend/cuda/attention/wgmma.cuh"
 
@@ -30,8 +31,7 @@ class PageIds {
 
  private:
   __device__ PageId load(uint32_t first) const {
-    const uint32_t chunk = first + lane_;
-    if (chunk >= chunks_) return 0;
+    const uint32_t chunk = min(first + lane_, chunks_ - 1);
     const uint32_t key = item_.key_begin % call_.page_size + chunk * call_.chunk;
     return call_.page_ids[item_.page_begin + key / call_.page_size];
   }
@@ -54,22 +54,32 @@ class Loader {
 
   // Jobs of both streams first, dealt out evenly; then this stream's own, each taken when the one before is on its way.
   __device__ void run() {
-    const uint32_t items_large = call_.header->items_large, items = call_.header->items;
-    const uint32_t large = items_large * call_.kv_heads, small = (items - items_large) * call_.kv_heads;
-    for (uint32_t job = blockIdx.x; job < large; job += gridDim.x) {
-      const attention::WorkItem item = call_.items[job / call_.kv_heads];
-      pass_on(item, job % call_.kv_heads, stream_, true);
-      load(item, job % call_.kv_heads, kStreams);
-    }
+    // Read along with the header: a small step's first job, if that is what it turns out to be.
+    uint32_t held = min((stream_ * gridDim.x + blockIdx.x) / call_.kv_heads, call_.items_max - 1);
+    attention::WorkItem item = call_.items[held];
+    const uint32_t items_large = call_.header->items_large, items_small = call_.header->items - items_large;
+    const uint32_t items_together = call_.header->reads_again != 0 ? kItemsTogether : 1;
+    const uint32_t large = items_large * call_.kv_heads, small = items_small * call_.kv_heads;
     const uint32_t busy = min(large, gridDim.x), first = (gridDim.x - busy) * kStreams;
-    uint32_t job = (blockIdx.x - busy) * kStreams + stream_;
-    if (blockIdx.x < busy) job = __shfl_sync(~0u, take(first, small), 0);
-    while (job < small) {
-      const attention::WorkItem item = call_.items[items_large + job / call_.kv_heads];
-      const uint32_t next = take(first, small);
-      for (uint32_t slab = 0; slab * call_.tokens_slab < item.token_count; ++slab) {
-        pass_on(item, job % call_.kv_heads, slab, false);
-        load(item, job % call_.kv_heads, 1);
+    uint32_t job_large = blockIdx.x;
+    // The first ones go to a stream of each block before any block has two.
+    uint32_t job =
+        blockIdx.x < busy ? __shfl_sync(~0u, take(first, small), 0) : stream_ * (gridDim.x - busy) + blockIdx.x - busy;
+    while (job_large < large || job < small) {
+      const bool is_shared = job_large < large;
+      const Place at = is_shared ? Place{job_large / call_.kv_heads, job_large % call_.kv_heads}
+                                 : place_of_small(job, items_large, items_small, items_together);
+      if (held != at.item) item = call_.items[held = at.item];
+      uint32_t next = job;
+      if (is_shared) {
+        job_large += gridDim.x;
+      } else {
+        next = take(first, small);
+      }
+      for (uint32_t slab = is_shared ? stream_ : 0; slab * call_.tokens_slab < item.token_count; ++slab) {
+        pass_on(item, at.kv_head, slab, is_shared);
+        load(item, at.kv_head, is_shared);
+        if (is_shared) break;
       }
       job = __shfl_sync(~0u, next, 0);
     }
@@ -81,6 +91,19 @@ class Loader {
   }
 
  private:
+  struct Place {
+    uint32_t item, kv_head;
+  };
+  // `together`: so many items for one KV head, then for the next. Memory serves best who reads all heads of a page at the same
+  // time; but where items that follow each other read the same pages, the cache serves best who reads a page for many.
+  static constexpr uint32_t kItemsTogether = 32;
+  __device__ Place place_of_small(uint32_t job, uint32_t items_large, uint32_t items_small, uint32_t together) const {
+    if (together == 1) return {items_large + job / call_.kv_heads, job % call_.kv_heads};
+    const uint32_t begin = job / (together * call_.kv_heads) * together, count = min(together, items_small - begin);
+    const uint32_t at = job - begin * call_.kv_heads;
+    return {items_large + begin + at % count, at / count};
+  }
+
   // In lane 0. The first jobs are not taken from the queue.
   __device__ uint32_t take(uint32_t first, uint32_t small) const {
     if (small <= first) return small;
@@ -105,47 +128,50 @@ class Loader {
     ptx::arrive(&stream.jobs.full[use.place]);
   }
 
-  // Every tile, or (step 2) those of this stream's parity.
-  __device__ void load(const attention::WorkItem& item, uint32_t kv_head, uint32_t step) {
+  // Every tile, or those of this stream's parity.
+  __device__ void load(const attention::WorkItem& item, uint32_t kv_head, bool is_shared) {
     PageIds page_ids(call_, item, lane_);
     const uint32_t key_end = item.key_begin + item.key_count;
     uint32_t keys = 0;
     for (uint32_t key = item.key_begin, t = 0; key < key_end; ++t) {
       const Tile tile = tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut);
       key = tile.end;
-      if (step > 1 && t % step != stream_) continue;
-      const PageId page = page_ids.of((tile.begin - item.key_begin) / call_.chunk);
-      load_half(&call_.k_map, tile, kv_head, page);
-      load_half(&call_.v_map, tile, kv_head, page);
+      if (is_shared && t % kStreams != stream_) continue;
+      load_tile(tile, kv_head, page_ids.of((tile.begin - item.key_begin) / call_.chunk));
       keys += tile.end - tile.begin;
     }
     if (call_.kv_bytes_read != nullptr && lane_ == 0) atomicAdd(call_.kv_bytes_read, 4ull * keys * call_.head_dim);
   }
 
-  // A chunk at a time: a box of 64 columns for each panel. Columns beyond the head's are filled with zeros.
-  __device__ __forceinline__ void load_half(const CUtensorMap* map, Tile tile, uint32_t kv_head, PageId page_of_lane) {
+  // Keys, then values, a chunk at a time: a box of 64 columns for each panel. Columns beyond the head's are filled with zeros.
+  __device__ __forceinline__ void load_tile(Tile tile, uint32_t kv_head, PageId page_of_lane) {
     constexpr uint32_t kPanelBytes = kPolicy.tile_keys * 128, kChunksMax = kPolicy.tile_keys / 16;
     const uint32_t chunks = (tile.end - tile.begin + call_.chunk - 1) / call_.chunk;
-    const Use<kPolicy.slots> use(uses_++);
     auto& ring = shared_.stream[stream_].ring;
-    ring.wait_empty(use);
-    uint64_t* full = &ring.full[use.place];
-    if (lane_ == 0) ptx::arrive_expecting(full, chunks * call_.chunk * 128 * kPolicy.panels);
-    unsigned char* to = shared_.slots[stream_][use.place];
-    uint32_t slot = tile.begin % call_.page_size;
+#pragma unroll 1
+    for (uint32_t half = 0; half < 2; ++half) {
+      const CUtensorMap* const map = half == 0 ? &call_.k_map : &call_.v_map;
+      const Use<kPolicy.slots> use(uses_++);
+      ring.wait_empty(use);
+      uint64_t* full = &ring.full[use.place];
+      const bool is_elected = ptx::is_elected();
+      if (is_elected) ptx::arrive_expecting(full, chunks * call_.chunk * 128 * kPolicy.panels);
+      unsigned char* to = shared_.slots[stream_][use.place];
+      uint32_t slot = tile.begin % call_.page_size;
 #pragma unroll
-    for (uint32_t c = 0; c < kChunksMax; ++c) {
-      if (c >= chunks) break;
-      const uint32_t page = __shfl_sync(~0u, page_of_lane, c);
-      if (lane_ == 0) {
+      for (uint32_t c = 0; c < kChunksMax; ++c) {
+        if (c >= chunks) break;
+        const uint32_t page = __shfl_sync(~0u, page_of_lane, c);
+        if (is_elected) {
 #pragma unroll
-        for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
-          ptx::copy_box(to + panel * kPanelBytes, map, {panel * 64, slot, kv_head, page, call_.layer}, full);
+          for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
+            ptx::copy_box(to + panel * kPanelBytes, map, {panel * 64, slot, kv_head, page, call_.layer}, full);
+          }
         }
+        to += call_.chunk * 128;
+        slot += call_.chunk;
+        if (slot == call_.page_size) slot = 0;
       }
-      to += call_.chunk * 128;
-      slot += call_.chunk;
-      if (slot == call_.page_size) slot = 0;
     }
   }
 
@@ -161,14 +187,40 @@ class Loader {
 template <typename Element, AttendPolicy kPolicy>
 class QueryRows {
  public:
-  // Rows warp, warp + warps, ... of the slab's half `first`; kTogether of them are in flight.
-  template <uint32_t kTogether>
+  // The rows of a job, to the slab's half `first`; by `warps` warps, which deal out pieces of 16 bytes.
   static __device__ __forceinline__ void copy(const AttendCall& call, HopperShared<kPolicy>& shared, uint32_t stream,
                                               const Job& job, uint32_t first, uint32_t warp, uint32_t warps) {
+    const uint32_t pieces = job.tokens * call.group * kPieces;
     if (call.is_wide) {
-      copy_fours<float4, kTogether>(call, shared, stream, job, first, warp, warps);
+      for (uint32_t piece = warp * kWarp; piece < pieces; piece += kTogether * warps * kWarp) {
+        float4 values[kTogether][2];
+#pragma unroll
+        for (uint32_t i = 0; i < kTogether; ++i) {
+          const Piece at(call, shared, stream, job, first,
+                         min(piece + i * warps * kWarp + threadIdx.x % kWarp, pieces - 1));
+          const float4* const from = reinterpret_cast<const float4*>(static_cast<const float*>(call.q) + at.from);
+          values[i][0] = __ldg(from), values[i][1] = __ldg(from + 1);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kTogether; ++i) {
+          const uint32_t mine = piece + i * warps * kWarp + threadIdx.x % kWarp;
+          if (mine >= pieces) continue;
+          const float4 a = values[i][0], b = values[i][1];
+          const bool is_in = mine % kPieces * 8 < call.head_dim;
+          *reinterpret_cast<uint4*>(shared.slabs[stream] + to(first, mine)) =
+              is_in ? make_uint4(pack<Element>(a.x, a.y), pack<Element>(a.z, a.w), pack<Element>(b.x, b.y),
+                                 pack<Element>(b.z, b.w))
+                    : make_uint4(0, 0, 0, 0);
+        }
+      }
     } else {
-      copy_fours<uint2, kTogether>(call, shared, stream, job, first, warp, warps);
+#pragma unroll 4
+      for (uint32_t mine = warp * kWarp + threadIdx.x % kWarp; mine < pieces; mine += warps * kWarp) {
+        const Piece at(call, shared, stream, job, first, mine);
+        ptx::copy_piece(shared.slabs[stream] + to(first, mine), static_cast<const Element*>(call.q) + at.from,
+                        mine % kPieces * 8 < call.head_dim);
+      }
+      ptx::wait_pieces();
     }
     ptx::fence_async_shared();
   }
@@ -176,51 +228,24 @@ class QueryRows {
   static constexpr uint32_t kRowsOfQueryWarp = 16;
 
  private:
-  static constexpr uint32_t kColumnsLane = 4;
-  static constexpr uint32_t kSpans = (kPolicy.head_dim + kWarp * kColumnsLane - 1) / (kWarp * kColumnsLane);
+  static constexpr uint32_t kPieces = kPolicy.head_dim / 8;  // of a row, zeros beyond the head's columns
+  static constexpr uint32_t kTogether = 4;
 
-  // Four columns a lane: as floats or as elements. Loads beyond the last row or column read it once more instead of
-  // standing under a condition, which would make each wait for the one before.
-  template <typename Four, uint32_t kTogether>
-  static __device__ __forceinline__ void copy_fours(const AttendCall& call, HopperShared<kPolicy>& shared,
-                                                    uint32_t stream, const Job& job, uint32_t first, uint32_t warp,
-                                                    uint32_t warps) {
-    const uint32_t rows = job.tokens * call.group, lane = threadIdx.x % kWarp;
-    for (uint32_t row = warp; row < rows; row += kTogether * warps) {
-      Four values[kTogether][kSpans];
-#pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i) {
-        const uint32_t at = min(row + i * warps, rows - 1), token = call.token_of_row(at);
-        const uint64_t offset = shared.stream[stream].tokens[first][token] * call.q_stride +
-                                uint64_t{job.kv_head * call.group + at - token * call.group} * call.head_dim;
-#pragma unroll
-        for (uint32_t span = 0; span < kSpans; ++span) {
-          const uint64_t four = (offset + min(column(span, lane), call.head_dim - kColumnsLane)) / kColumnsLane;
-          values[i][span] = __ldg(static_cast<const Four*>(call.q) + four);
-        }
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i) {
-#pragma unroll
-        for (uint32_t span = 0; span < kSpans; ++span) {
-          const uint32_t at = column(span, lane), to = first * kHalfSlabRows + row + i * warps;
-          if (row + i * warps >= rows || at >= kPolicy.head_dim) continue;
-          const uint32_t byte = to * 128 + ((at % 64 * 2) ^ (to % 8 * 16));
-          *reinterpret_cast<uint2*>(shared.slabs[stream] + at / 64 * kSlabRows * 128 + byte) =
-              at < call.head_dim ? packed(values[i][span]) : make_uint2(0, 0);
-        }
-      }
+  // Where a piece comes from. One beyond the head's columns reads the last one instead: a load under a condition would make
+  // the next one wait.
+  struct Piece {
+    uint64_t from;
+    __device__ __forceinline__ Piece(const AttendCall& call, const HopperShared<kPolicy>& shared, uint32_t stream,
+                                     const Job& job, uint32_t first, uint32_t piece) {
+      const uint32_t row = piece / kPieces, token = call.token_of_row(row);
+      from = shared.stream[stream].tokens[first * kHalfSlabRows + token].token * call.q_stride +
+             uint64_t{job.kv_head * call.group + row - token * call.group} * call.head_dim +
+             min(piece % kPieces * 8, call.head_dim - 8);
     }
-  }
-
-  static __device__ uint32_t column(uint32_t span, uint32_t lane) {
-    return (span * kWarp + lane) * kColumnsLane;
-  }
-  static __device__ uint2 packed(float4 f) {
-    return make_uint2(pack<Element>(f.x, f.y), pack<Element>(f.z, f.w));
-  }
-  static __device__ uint2 packed(uint2 elements) {
-    return elements;
+  };
+  static __device__ uint32_t to(uint32_t first, uint32_t piece) {
+    const uint32_t row = first * kHalfSlabRows + piece / kPieces, at = piece % kPieces;
+    return at / 8 * kSlabRows * 128 + row * 128 + (at % 8 ^ row % 8) * 16;
   }
 };
 
@@ -237,18 +262,35 @@ class QueryLoader {
   __device__ void run() {
     uint32_t uses = 0;
     for (uint32_t n = 0;; ++n) {
-      const Job job = stream_.take_job(n);
-      __syncwarp();
-      if (lane_ == 0) stream_.job_taken(n);
-      if (job.tokens == kNoTokens) return;
+      const Job& job = stream_.wait_job(n);
+      if (job.tokens == kNoTokens) break;
       const QueryPlace place(uses, job.tokens * call_.group);
       for (; uses < place.first; ++uses) skip(uses);
       fill(job, place);
+      stream_.give_job_back(n, lane_);
       uses = place.end();
     }
+    write_blind();
   }
 
  private:
+  // Tokens without any key are in no job.
+  __device__ void write_blind() const {
+    const uint32_t tokens = call_.header->tokens, stride = gridDim.x * kStreams;
+    for (uint32_t first = blockIdx.x * kStreams + stream_index_; first < tokens; first += stride * kWarp) {
+      const uint32_t at = first + lane_ * stride;
+      for (uint32_t left = __ballot_sync(~0u, at < tokens && call_.token_empty[at] != 0); left != 0; left &= left - 1) {
+        const uint32_t token = call_.token_order[first + (__ffs(static_cast<int>(left)) - 1) * stride];
+        SpreadRow<Element, kPolicy.head_dim, kWarp> row;
+        row.clear();
+        for (uint32_t head = 0; head < call_.q_heads; ++head) {
+          row.lse2 = sink_lse2(call_, head);
+          row.write_out(call_, token, head, lane_);
+        }
+      }
+    }
+  }
+
   // A half that is left out counts as filled and read.
   __device__ void skip(uint32_t uses) {
     const Use<2> use(uses);
@@ -260,17 +302,27 @@ class QueryLoader {
     for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_empty(Use<2>(place.first + h));
     const uint32_t first = place.first % 2;
     for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
-      const bool is_blind = call_.token_empty[job.token_begin + j] != 0;
-      const uint32_t token = call_.token_order[job.token_begin + j];
-      const uint32_t position = call_.token_position[job.token_begin + j];
-      stream_.tokens[first][j] = token;
-      stream_.positions[first][j] = is_blind ? ~0u : position;
+      const uint32_t at = job.token_begin + j;
+      const bool is_blind = call_.token_empty[at] != 0;
+      const uint32_t position = call_.token_position[at], begin = call_.merge_indptr[at];
+      stream_.tokens[first * kHalfSlabRows + j] = {call_.token_order[at], is_blind ? ~0u : position, begin,
+                                                   call_.merge_indptr[at + 1] - begin};
     }
     __syncwarp();
+    if ((job.flags & attention::kDirect) == 0) prefetch_merge(job, first);
     if (job.tokens * call_.group <= Rows::kRowsOfQueryWarp) {
-      Rows::template copy<4>(call_, shared_, stream_index_, job, first, 0, 1);
+      Rows::copy(call_, shared_, stream_index_, job, first, 0, 1);
     }
     for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.full[Use<2>(place.first + h).place]);
+  }
+
+  // What the end of the job will ask for.
+  __device__ void prefetch_merge(const Job& job, uint32_t first) const {
+    for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
+      const uint32_t row = job.token_begin + j;
+      ptx::prefetch_l2(call_.arrived + uint64_t{row} * call_.q_heads + job.kv_head * call_.group);
+      ptx::prefetch_l2(call_.merge_slots + stream_.tokens[first * kHalfSlabRows + j].merge_begin);
+    }
   }
 
   const AttendCall& call_;

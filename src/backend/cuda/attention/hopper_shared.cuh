@@ -5,7 +5,8 @@
 //                 so that the next job's queries are there in time
 //   attending     waits for queries and for slots, and gives each back when its last product has read it
 //
-// Barriers come in pairs: `full` counts arrivals (and bytes) of who fills, `empty` of who has read. The n-th use of a place
+// Barriers come in pairs: `full` counts arrivals (and bytes) of who fills, `empty` of the warps that have read: those of
+// both streams for slots (a warp whose stream alone reads it counts twice). The n-th use of a place
 // waits for phase n / places. Phases are known by parity alone, so a reader must see every use of a place: a stream's ring
 // is read by its own warpgroup always and by the other one in the jobs of both, which come first.
 #pragma once
@@ -18,6 +19,7 @@ namespace headwater::backend::cuda {
 
 inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kWarpgroup = 128;
+inline constexpr uint32_t kWarps = kWarpgroup / kWarp;
 inline constexpr uint32_t kBlockThreads = (1 + kStreams) * kWarpgroup;
 inline constexpr uint32_t kHalfSlabRows = kSlabRows / 2;
 
@@ -61,26 +63,31 @@ struct Barriers {
 
 inline constexpr uint32_t kJobs = 4;  // passed on ahead
 
+// What the query warp passes on of each token of a slab.
+struct alignas(16) SlabToken {
+  uint32_t token;     // of the batch
+  uint32_t position;  // ~0u: sees nothing
+  uint32_t merge_begin, merge_count;
+};
+
 template <AttendPolicy kPolicy>
 struct HopperStream {
   Barriers<kPolicy.slots> ring;
   Barriers<2> queries;  // halves of the slab
   Barriers<kJobs> jobs;
   Job job[kJobs];
-  uint32_t tokens[2][kSlabRows];     // by first half used: batch token of each token of the slab
-  uint32_t positions[2][kSlabRows];  // its position; ~0u: sees nothing
-  uint32_t completed;                // passed on by one thread of the attending warpgroup
+  SlabToken tokens[kSlabRows];  // of a job from the slab's second half: from kHalfSlabRows on
 
-  // A reader's next job, in the order of the loader. One of its threads gives the place back: job_taken().
-  __device__ Job take_job(uint32_t n) {
+  // The n-th job, in the order of the loader. It stays until each reader (a warp) has given it back.
+  __device__ const Job& wait_job(uint32_t n) {
     const Use<kJobs> use(n);
     jobs.wait_full(use);
-    const Job& from = job[use.place];
-    return {uniform(from.token_begin), uniform(from.tokens),  uniform(from.key_begin),
-            uniform(from.key_count),   uniform(from.slot),    uniform(from.item_tokens),
-            uniform(from.flags),       uniform(from.kv_head), uniform(from.is_shared)};
+    return job[use.place];
   }
-  __device__ void job_taken(uint32_t n) { ptx::arrive(&jobs.empty[Use<kJobs>(n).place]); }
+  __device__ void give_job_back(uint32_t n, uint32_t lane) {
+    __syncwarp();
+    if (lane == 0) ptx::arrive(&jobs.empty[Use<kJobs>(n).place]);
+  }
 };
 
 // Which halves of the slab a job's queries take: one, or from the first on both.
@@ -98,6 +105,46 @@ struct HopperShared {
   alignas(1024) unsigned char slabs[kStreams][kPolicy.slab_bytes];
   alignas(1024) unsigned char slots[kStreams][kPolicy.slots][kPolicy.slot_bytes];
   HopperStream<kPolicy> stream[kStreams];
+};
+
+// A place of a ring as an attending warpgroup reads it.
+struct SlotUse {
+  uint32_t ring, use;
+  __device__ SlotUse next() const { return {ring, use + 1}; }
+};
+
+// Where an attending warpgroup is in the rings.
+template <AttendPolicy kPolicy>
+class SlotReader {
+ public:
+  __device__ SlotReader(HopperShared<kPolicy>& shared, uint32_t stream) : shared_(shared), stream_(stream) {}
+
+  // The next slot of the stream's own ring; waits for it.
+  __device__ unsigned char* wait_next() { return wait(next(stream_)); }
+  __device__ SlotUse last() const { return {stream_, (stream_ == 0 ? uses_[0] : uses_[1]) - 1}; }
+  __device__ SlotUse next(uint32_t ring) { return {ring, ring == 0 ? uses_[0]++ : uses_[1]++}; }
+  __device__ unsigned char* place(SlotUse at) const { return shared_.slots[at.ring][Use<kPolicy.slots>(at.use).place]; }
+  __device__ unsigned char* wait(SlotUse at) const {
+    shared_.stream[at.ring].ring.wait_full(Use<kPolicy.slots>(at.use));
+    return place(at);
+  }
+  // By every warp for itself, of a slot that no other stream reads.
+  __device__ void give_back_by_warp(SlotUse at, uint32_t lane) const {
+    if (lane == 0) give_back(at, kStreams);
+  }
+  // By one thread, for all warps of its warpgroup.
+  __device__ void give_back_by_one(SlotUse at, bool is_shared, uint32_t thread) const {
+    if (thread == 0) give_back(at, is_shared ? kWarps : kStreams * kWarps);
+  }
+
+ private:
+  __device__ void give_back(SlotUse at, uint32_t arrivals) const {
+    ptx::arrive(&shared_.stream[at.ring].ring.empty[Use<kPolicy.slots>(at.use).place], arrivals);
+  }
+
+  HopperShared<kPolicy>& shared_;
+  uint32_t stream_;
+  uint32_t uses_[kStreams] = {0, 0};
 };
 
 // The tiles of a job, the same for all roles: keys from the beginning of the job, but none across a cut where states are

@@ -1,13 +1,14 @@
 // The numbers of the Hopper attend kernel, by head size: what one block of threads holds and how it is divided.
 //
-// A block has three warpgroups. The first loads, the other two attend; each of these multiplies up to 64 rows with a tile of
-// keys, which is the least that a warpgroup's matrix instruction takes, and is fed by a stream of its own:
+// A block has three warpgroups. The first loads, the other two attend, each fed by a stream of its own:
 //
 //   stream 0: loader warp, query warp -> jobs, queries, ring of slots -> attending warpgroup 0
 //   stream 1: loader warp, query warp -> jobs, queries, ring of slots -> attending warpgroup 1
 //
-// A job of one slab (64 rows) is one stream's alone. Items of more rows are worked on by both: a slab each, and every
-// tile, which then lies in the ring of its parity, is read by both.
+// A job of one slab (64 rows, the least that a warpgroup's matrix instruction takes) is one stream's alone. Items of more
+// rows are worked on by both: a slab each, and every tile, which then lies in the ring of its parity, is read by both.
+// Jobs of few rows go another way through the same rings: every warp attends some keys of a tile, with the matrix
+// instruction of a warp.
 // Source of the division into loading and attending warpgroups: Shah et al., "FlashAttention-3", arXiv 2407.08608.
 #pragma once
 
@@ -26,15 +27,20 @@ struct AttendPolicy {
   uint32_t slot_bytes;
   uint32_t slab_bytes;  // of queries
   uint32_t panels;      // of 64 columns, 128 bytes: the widest swizzle
+  // Jobs of few rows:
+  uint32_t few_rows;   // at most
+  uint32_t keys_warp;  // of a tile, for each of its first tile_keys / keys_warp warps
 };
 
 constexpr AttendPolicy attend_policy(uint32_t head_dim) {
-  const auto policy = [](uint32_t columns, uint32_t tile_keys, uint32_t slots) {
-    return AttendPolicy{columns, tile_keys, slots, tile_keys * columns * 2, kSlabRows * columns * 2, columns / 64};
+  const auto policy = [](uint32_t columns, uint32_t tile_keys, uint32_t slots, uint32_t few_rows) {
+    const uint32_t keys_warp = tile_keys / 4 < 16 ? 16 : tile_keys / 4;
+    return AttendPolicy{columns,      tile_keys, slots,    tile_keys * columns * 2, kSlabRows * columns * 2,
+                        columns / 64, few_rows,  keys_warp};
   };
-  if (head_dim <= 64) return policy(64, 128, 6);
-  if (head_dim <= 128) return policy(128, 128, 3);
-  return policy(256, 32, 5);
+  if (head_dim <= 64) return policy(64, 128, 6, 16);
+  if (head_dim <= 128) return policy(128, 128, 3, 16);
+  return policy(256, 32, 5, 8);
 }
 
 template <uint32_t kHeadDim>

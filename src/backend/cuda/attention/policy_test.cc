@@ -31,6 +31,19 @@ TEST(AttendPolicy, ASlotHoldsATileAndASlabItsRowsInWholePanels) {
   }
 }
 
+TEST(AttendPolicy, WarpsDivideATileAmongThemWhereRowsAreFew) {
+  for (uint32_t head_dim = 64; head_dim <= 256; head_dim += 8) {
+    const AttendPolicy policy = attend_policy(head_dim);
+    EXPECT_EQ(policy.keys_warp % 16, 0u) << head_dim;  // keys of one product
+    EXPECT_EQ(policy.tile_keys % policy.keys_warp, 0u) << head_dim;
+    const uint32_t warps = policy.tile_keys / policy.keys_warp;
+    EXPECT_LE(warps, 4u) << head_dim;
+    EXPECT_EQ(policy.few_rows % 8, 0u) << head_dim;  // rows of one product
+    // The warps' states meet in a slot.
+    EXPECT_LE(warps * policy.few_rows * policy.head_dim * sizeof(float), policy.slot_bytes) << head_dim;
+  }
+}
+
 TEST(AttendPolicy, HeadsArePaddedToTheNextSizeBuilt) {
   for (const auto& [head_dim, columns] :
        {std::pair{64u, 64u}, {72u, 128u}, {80u, 128u}, {128u, 128u}, {136u, 256u}, {192u, 256u}, {256u, 256u}}) {

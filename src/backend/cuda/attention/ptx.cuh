@@ -1,8 +1,10 @@
-// The few instructions of Hopper that CUDA C++ has no name for. Source: PTX ISA 9.0, sections "mbarrier",
-// "cp.async.bulk.tensor", "wgmma" and "setmaxnreg".
+// The few instructions that CUDA C++ has no name for. Source: PTX ISA 9.0, sections "mbarrier", "cp.async.bulk.tensor",
+// "setmaxnreg", "ldmatrix", "movmatrix", "mma" and "atom".
 #pragma once
 
 #include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -10,6 +12,12 @@ namespace headwater::backend::cuda::ptx {
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// What computes a sum of weights, which is never negative, stands before what follows. Nothing weaker keeps the assembler
+// from moving arithmetic behind a wait.
+__device__ __forceinline__ void hold(float sum) {
+  asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p trap;\n}" ::"f"(sum) : "memory");
 }
 
 // ---- barriers in shared memory
@@ -58,6 +66,17 @@ __device__ __forceinline__ void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// True in one lane of a warp, and known to be: where the assembler cannot see that, it wraps each copy into a loop over lanes.
+__device__ __forceinline__ bool is_elected() {
+  uint32_t is;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(is));
+  return is != 0;
+}
+
 // ---- copies
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
@@ -75,6 +94,39 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, const
       "l"(reinterpret_cast<uint64_t>(map)), "r"(shared_address(barrier)), "r"(at.column), "r"(at.slot), "r"(at.head),
       "r"(at.page), "r"(at.layer)
       : "memory");
+}
+
+// Adds, after all writes that this thread knows of, and sees all that others have written before they added.
+__device__ __forceinline__ uint32_t add_in_order(uint32_t* to, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+  return before;
+}
+
+__device__ __forceinline__ void write_in_order(uint32_t* to, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+// Past the nearest cache. Issued where it stands: one behind the other, whatever becomes of the values.
+__device__ __forceinline__ uint32_t load_far(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from));
+  return value;
+}
+__device__ __forceinline__ float4 load_far(const float* from) {
+  float4 v;
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
+  return v;
+}
+
+// 16 bytes by ordinary means: to shared memory, or zeros.
+__device__ __forceinline__ void copy_piece(void* to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(is_there ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void wait_pieces() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 __device__ __forceinline__ void prefetch_l2(const void* address) {
@@ -101,8 +153,47 @@ __device__ __forceinline__ float exp2(float x) {
   return y;
 }
 
-__device__ __forceinline__ float tanh(float x) {  // to 2^-22: 1 - 2 / (e^2x + 1)
-  return 1.0f - 2.0f / (exp2(x * 2.885390082f) + 1.0f);
+__device__ __forceinline__ float tanh(float x) {  // to 2^-21: 1 - 2 / (e^2x + 1)
+  return 1.0f - __fdividef(2.0f, exp2(x * 2.885390082f) + 1.0f);
 }
+
+// ---- matrices of a warp: 8 x 8 elements of 16 bits a register. Lane l holds elements (l / 4, 2 (l % 4)) and the next of
+// each; of float sums (16 x 8), those of rows l / 4 and l / 4 + 8.
+
+// Four matrices; lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i, 16 bytes each.
+__device__ __forceinline__ void load_matrices(uint32_t (&a)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&a)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ uint32_t transpose(uint32_t a) {
+  uint32_t t;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(t) : "r"(a));
+  return t;
+}
+
+// sums [16 x 8] += a [16 x 16] * b [16 x 8]: the matrices of a are (rows, columns) 0 0, 8 0, 0 8, 8 8; those of b, held
+// transposed, 0 and 8.
+template <typename Element>
+__device__ __forceinline__ void multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+#define HEADWATER_MULTIPLY(Element, type)                                                                \
+  template <>                                                                                            \
+  __device__ __forceinline__ void multiply<Element>(float(&sums)[4], const uint32_t(&a)[4], uint32_t b0, \
+                                                    uint32_t b1) {                                       \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                                  \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                            \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                        \
+  }
+HEADWATER_MULTIPLY(__nv_bfloat16, "bf16")
+HEADWATER_MULTIPLY(__half, "f16")
+#undef HEADWATER_MULTIPLY
 
 }  // namespace headwater::backend::cuda::ptx

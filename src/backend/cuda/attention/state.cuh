@@ -43,4 +43,13 @@ __device__ __forceinline__ Visible visible_keys(const AttendCall& call, uint32_t
   return {call.window != 0 && end > call.window ? end - call.window : 0, end};
 }
 
+// Slots that an item fills for each of its tokens, and that a token (plan position) has in all.
+__device__ __forceinline__ uint32_t slots_of_item(const AttendCall& call, uint32_t flags, uint32_t key_begin,
+                                                  uint32_t key_end) {
+  return (flags & attention::kFold) != 0 ? 1 : (key_end - 1) / call.cut - key_begin / call.cut + 1;
+}
+__device__ __forceinline__ uint32_t slots_of_token(const AttendCall& call, uint32_t position) {
+  return call.merge_indptr[position + 1] - call.merge_indptr[position];
+}
+
 }  // namespace headwater::backend::cuda

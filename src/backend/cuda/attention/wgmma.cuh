@@ -20,13 +20,14 @@ namespace descriptor {
 inline constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
 inline constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;  // from 8 rows to the next 8
 
-// Rows are rows of the operand (queries, keys): 16 columns at a time; + 2 moves on by 16 columns (32 bytes).
-__device__ __forceinline__ uint64_t by_rows(const void* panel) {
-  return kSwizzle128 | kEightRows | (uint64_t{1} << 16) | ((ptx::shared_address(panel) & 0x3ffff) >> 4);
+// `panel` is an address in shared memory, the same in all lanes and known to be (uniform()).
+// Rows are rows of the operand (queries, keys): 16 columns at a time, the next ones 32 bytes further on.
+__device__ __forceinline__ uint64_t by_rows(uint32_t panel, uint32_t offset) {
+  return kSwizzle128 | kEightRows | ((panel >> 4) + (offset >> 4) + (1u << 16));
 }
-// Rows are what is summed over (values): 16 rows at a time; + 128 moves on by 16 rows (2,048 bytes).
-__device__ __forceinline__ uint64_t by_columns(const void* panel, uint32_t panel_bytes) {
-  return kSwizzle128 | kEightRows | (uint64_t{panel_bytes >> 4} << 16) | ((ptx::shared_address(panel) & 0x3ffff) >> 4);
+// Rows are what is summed over (values): 16 rows at a time, the next ones 2,048 bytes further on.
+__device__ __forceinline__ uint64_t by_columns(uint32_t panel, uint32_t offset, uint32_t panel_bytes) {
+  return kSwizzle128 | kEightRows | ((panel >> 4) + (offset >> 4) + (panel_bytes >> 4 << 16));
 }
 
 }  // namespace descriptor
