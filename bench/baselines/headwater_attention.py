@@ -48,12 +48,12 @@ def must_share(cell):
 
 
 def path_faults(cell, arm, path):
-    """What is wrong with the path that an arm took, a sentence each."""
+    """What is wrong with the path that an arm took, a sentence each. Whether auto shares is its own choice, and the record's
+    row "path shared" says what it chose."""
     if ARMS[arm][0] == "off" and path != "flat":
         return [f"sharing is off, and the plan says {path}"]
-    # In invariant mode only whole cuts can be shared, and whether that pays differs.
-    if arm == "headwater_auto" and must_share(cell) and path != "shared":
-        return [f"{cell.batch} sequences share {cell.shared} tokens, and the plan says {path}"]
+    if cell.shared == 0 and path != "flat":
+        return [f"nothing is shared, and the plan says {path}"]
     return []
 
 

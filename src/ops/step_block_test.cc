@@ -87,6 +87,25 @@ TEST(StepBlock, CopiesThePlanBehindTheInputs) {
   EXPECT_EQ(copy.window, 7u);
 }
 
+TEST(StepBlock, TheHeaderSaysWhatKindOfPlanItIs) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  block->layout(2, 2, 1, 4);
+  SmallPlan small;
+  attention::Plan plan = small.view();
+  plan.items_large = 1;
+  plan.items_many = 2;
+  plan.outcome.bytes_unique = plan.outcome.bytes_read = 1000;
+  block->set_plan(plan);
+  const StepHeader& header = *block->host_batch().header;
+  EXPECT_EQ(header.items_large, 1u);
+  EXPECT_EQ(header.items_many, 2u);
+  EXPECT_EQ(header.reads_again, 0u);
+  plan.outcome.bytes_read = 2000;
+  block->set_plan(plan);
+  EXPECT_EQ(header.reads_again, 1u);
+  EXPECT_GE(block->host_batch().items_max, plan.items.size());
+}
+
 TEST(StepBlock, BytesCoverInputsAndPlanAndOnlyThePageIdsInUse) {
   Result<StepBlock> block = StepBlock::create(kLimits);
   block->layout(2, 2, 1, 20);

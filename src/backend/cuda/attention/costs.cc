@@ -23,14 +23,14 @@ constexpr double kMerge = 1500;     // from the last partial to the output
 
 constexpr Costs kAdaptive{.step = 6500,
                           .item = 700,
-                          .unsettled = 1300,
+                          .unsettled = 2200,
                           .key_repeat = 6.6,
-                          .key_alone = 9.0,
+                          .key_alone = 7.0,
                           .key_at_least = 4.0,
                           .rows_tile = 16,
                           .tile = 1.6,
                           .row = 250,
-                          .merge_state = 200};
+                          .merge_state = 300};
 // Every job takes the way of many rows, whose products have 64, and writes a state for every cut.
 constexpr Costs kInvariant{.step = 7000,
                            .item = 2000,
