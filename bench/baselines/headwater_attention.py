@@ -11,7 +11,7 @@ ARMS = {  # of a comparison: sharing, and whether the bits must not depend on wh
     "headwater_auto": ("auto", False),
     "headwater_invariant": ("auto", True),
 }
-SHARED_BATCH_MIN, SHARED_TOKENS_MIN = 4, 2048  # a cell that reaches both must be shared
+SHARED_BATCH_MIN, SHARED_TOKENS_MIN = 4, 2048  # a cell that reaches both should be shared: a row of the record
 
 
 class AttentionError(Exception):

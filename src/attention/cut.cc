@@ -87,6 +87,8 @@ Piece piece_of(const Rules& rules, const Draft& draft, uint32_t pieces, uint32_t
 
 Cutter::Cutter(const Rules& rules) : rules_(rules) {
   sorted_.reserve(rules.limits.items_max());
+  alone_most_.reserve(rules.limits.items_max());
+  alone_least_.reserve(rules.limits.items_max());
 }
 
 bool Cutter::draft(const PrefixForest& forest, const Decider& choice, std::vector<Draft>& drafts) const {
@@ -124,6 +126,16 @@ void Cutter::sort(std::span<const Draft> drafts) {
   sorted_.clear();
   for (uint32_t d = 0; d < drafts.size(); ++d) sorted_.push_back(longest_first_key(drafts[d].cost, d));
   std::sort(sorted_.begin(), sorted_.end());
+  const size_t count = drafts.size();
+  alone_most_.resize(count);
+  alone_least_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Draft& draft = drafts[index_of(sorted_[i])];
+    const double alone = alone_cost(rules_, draft, 1, draft.states);
+    alone_most_[i] = alone;
+    alone_least_[i] = i > 0 ? std::min(alone_least_[i - 1], alone) : alone;
+  }
+  for (size_t i = count; i-- > 1;) alone_most_[i - 1] = std::max(alone_most_[i - 1], alone_most_[i]);
 }
 
 Balance Cutter::balance(std::span<const Draft> drafts) {
@@ -135,13 +147,12 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     uncut.total += draft.cost * draft.parts;
     best.partials += uint64_t{draft.block.token_count} * draft.states;
   }
-  const Draft& longest = drafts[index_of(sorted_[0])];
-  uncut.longest = alone_cost(rules_, longest, 1, longest.states);
+  uncut.longest = alone_most_[0];
   const auto merging = [&](const Load& load) {
-    return rules_.merge + rules_.merge_state * (load.states_leaf + load.states_shared);
+    return rules_.merge + rules_.merge_state * (load.pieces_leaf + load.pieces_shared);
   };
   const double merge_ns = best.partials > 0 ? merging(uncut) : 0;
-  best.makespan_ns = makespan(drafts, uncut) + merge_ns;
+  best.makespan_ns = makespan(uncut) + merge_ns;
   const double mean = uncut.total * rules_.device.kv_heads / (rules_.device.workers * rules_.parts());
   if (best.makespan_ns <= mean * kGoodEnough + merge_ns) return best;
   const Balance whole = best;
@@ -151,7 +162,7 @@ Balance Cutter::balance(std::span<const Draft> drafts) {
     candidate.piece_ns = mean * part;
     Load load = uncut;
     cut(drafts, load, candidate);
-    candidate.makespan_ns = makespan(drafts, load) + merging(load);
+    candidate.makespan_ns = makespan(load) + merging(load);
     if (fits(candidate) && candidate.makespan_ns < best.makespan_ns * kWorthCutting) best = candidate;
   }
   return best;
@@ -169,26 +180,22 @@ void Cutter::cut(std::span<const Draft> drafts, Load& load, Balance& balance) co
     load.total += (sums.cost - draft.cost) * draft.parts;
     load.cut_alone += (sums.cost - (1 - draft.alone) * draft.keys_cost) * draft.parts;
     load.cut_pieces += uint64_t{pieces} * draft.parts;
-    uint32_t& states_most = draft.leaf ? load.states_leaf : load.states_shared;
-    states_most = std::max(states_most, pieces);
+    uint32_t& pieces_most = draft.leaf ? load.pieces_leaf : load.pieces_shared;
+    pieces_most = std::max(pieces_most, pieces);
     balance.items += pieces - 1;
     balance.partials += (sums.states - draft.states) * draft.block.token_count;
   }
-  if (load.uncut_begin < sorted_.size()) {
-    const Draft& uncut = drafts[index_of(sorted_[load.uncut_begin])];
-    load.longest = std::max(load.longest, alone_cost(rules_, uncut, 1, uncut.states));
-  }
+  if (load.uncut_begin < sorted_.size()) load.longest = std::max(load.longest, alone_most_[load.uncut_begin]);
 }
 
-double Cutter::makespan(std::span<const Draft> drafts, const Load& load) const {
+double Cutter::makespan(const Load& load) const {
   constexpr uint64_t kRounds = 8;  // beyond so many jobs a worker the mean load is close
   const uint64_t heads = rules_.device.kv_heads;
   const uint64_t workers = uint64_t{rules_.device.workers} * rules_.parts();
   const auto job = [&](uint64_t j) {
     const uint64_t item = j / heads;
     if (item < load.cut_pieces) return load.cut_alone / static_cast<double>(load.cut_pieces);
-    const Draft& uncut = drafts[index_of(sorted_[load.uncut_begin + item - load.cut_pieces])];
-    return alone_cost(rules_, uncut, 1, uncut.states);
+    return alone_least_[load.uncut_begin + item - load.cut_pieces];
   };
   const uint64_t jobs = (load.cut_pieces + sorted_.size() - load.uncut_begin) * heads;
   double bound = std::max(load.longest, load.total * static_cast<double>(heads) / static_cast<double>(workers));

@@ -3,7 +3,8 @@
 //
 // The makespan of jobs c0 >= c1 >= ... (an item is one job a KV head) on W workers is estimated by its classic lower
 // bounds: the mean load, the longest job, and, since k + 1 of the first k * W + 1 jobs meet on one worker, the sums of
-// the k + 1 shortest of those; all but the mean load at what they cost alone (CostModel::key_alone). Longest-first scheduling comes close to them (Graham, "Bounds on multiprocessing timing
+// the k + 1 shortest of those; all but the mean load at what they cost alone (CostModel::key_alone), the sums at the
+// least that any of so many costs. Longest-first scheduling comes close to them (Graham, "Bounds on multiprocessing timing
 // anomalies", 1969). Cutting costs an item, its rows, and a partial for every cut that is no longer folded locally; it
 // happens only when the estimate says that it pays and the plan's arrays hold it.
 #pragma once
@@ -65,14 +66,16 @@ class Cutter {
     double cut_alone = 0;
     uint64_t cut_pieces = 0;                      // times parts
     size_t uncut_begin = 0;                       // into sorted_
-    uint32_t states_leaf = 1, states_shared = 1;  // that are merged one after the other, at most
+    uint32_t pieces_leaf = 1, pieces_shared = 1;  // of one draft, at most
   };
   void sort(std::span<const Draft> drafts);
   void cut(std::span<const Draft> drafts, Load& load, Balance& balance) const;
-  double makespan(std::span<const Draft> drafts, const Load& load) const;
+  double makespan(const Load& load) const;
 
   const Rules& rules_;
   std::vector<uint64_t> sorted_;  // longest_first_key of each draft
+  // In that order, of what drafts cost alone: the most from a draft on, the least up to it.
+  std::vector<double> alone_most_, alone_least_;
 };
 
 // Sorting these ascending puts the highest cost first, ties in order of index.

@@ -183,8 +183,9 @@ struct Plan {
   uint32_t window = 0;
   Outcome outcome;
   uint32_t items_large = 0;  // leading items of more than DeviceShape::tokens_half query tokens
-  // Items of more than DeviceShape::tokens_few query tokens that are not kDirect. More are no harm: 0 is a promise.
-  uint32_t items_many = 0;
+  // Items of more than DeviceShape::tokens_few query tokens that are not kDirect. More are no harm, fewer are wrong; unless the
+  // planner says otherwise, nobody knows.
+  uint32_t items_many = ~0u;
 };
 
 // ------------------------------------------------------------------------------------------------------------- planner

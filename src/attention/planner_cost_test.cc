@@ -194,5 +194,45 @@ TEST(PlannerCost, ARootIsPushedIntoTwoSharedChildren) {
   EXPECT_EQ(outcome.not_shared[static_cast<size_t>(NotShared::kBelowCost)], 1u);
 }
 
+// One page, half full as far as costs go: nothing to cut, and 63 of 64 workers idle.
+double predicted_of_one_page(double key_alone, uint32_t tokens_half) {
+  const auto sequences = testing::make_tree({.nodes = {1}, .tokens = {32}});
+  const PageTableStorage storage(32, sequences);
+  const CostModel cost{
+      .item = 2, .key_first = 8, .key_repeat = 8, .key_far = 8, .key_alone = key_alone, .key_tile = 0.5, .row = 0};
+  PlanSettings settings;
+  settings.invariant = false;
+  settings.cut = 1u << 30;
+  DeviceShape device{.workers = 64};
+  device.tokens_half = tokens_half;
+  auto planner = Planner::create(testing::limits_for(sequences, 32), settings, cost, device);
+  return (**planner->plan(storage.view())).outcome.predicted_ns;
+}
+
+TEST(PlannerCost, TheLongestItemCostsWhatItCostsAlone) {
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(0, 0), 2 + 16 * 8);  // not told apart
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(2, 0), 2 + 16 * 2);
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(0.25, 0), 2 + 16 * 0.5);  // arithmetic is left
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(20, 0), 2 + 16 * 8);      // never above the rate beside others
+}
+
+TEST(PlannerCost, HalfOfAWorkerHasTheMemoryToItselfToo) {
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(0, 4), 2 + 16 * 16);
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(2, 4), 2 + 16 * 2);
+  EXPECT_DOUBLE_EQ(predicted_of_one_page(0.25, 4), 2 + 16 * 1);  // half of the arithmetic
+}
+
+TEST(PlannerCost, ACostThatIsNoNumberIsRefused) {
+  for (double CostModel::*term :
+       {&CostModel::key_alone, &CostModel::unsettled, &CostModel::merge, &CostModel::merge_state}) {
+    CostModel cost;
+    cost.*term = -1;
+    const auto planner =
+        Planner::create({.sequences_max = 1, .tokens_max = 1, .pages_per_sequence_max = 1}, {}, cost, {});
+    ASSERT_FALSE(planner);
+    EXPECT_NE(planner.status().message().find("-1"), std::string::npos) << planner.status().message();
+  }
+}
+
 }  // namespace
 }  // namespace headwater::attention

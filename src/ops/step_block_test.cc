@@ -103,7 +103,10 @@ TEST(StepBlock, TheHeaderSaysWhatKindOfPlanItIs) {
   plan.outcome.bytes_read = 2000;
   block->set_plan(plan);
   EXPECT_EQ(header.reads_again, 1u);
-  EXPECT_GE(block->host_batch().items_max, plan.items.size());
+  EXPECT_EQ(block->host_batch().items_max, kLimits.plan_limits().items_max());
+  block->layout(1, 1, 1, 1);
+  EXPECT_EQ(header.items_many, 0u);
+  EXPECT_EQ(header.reads_again, 0u);
 }
 
 TEST(StepBlock, BytesCoverInputsAndPlanAndOnlyThePageIdsInUse) {

@@ -174,9 +174,7 @@ attention::Plan PlanBuilder::plan() {
     merge_slots_.insert(merge_slots_.end(), slots.begin(), slots.end());
     merge_indptr_.push_back(static_cast<uint32_t>(merge_slots_.size()));
   }
-  attention::Plan plan{items_, order_, positions_, merge_indptr_, merge_slots_, empty_, partials_, cut_, window_, {}};
-  plan.items_many = static_cast<uint32_t>(items_.size());  // whatever the device counts as many
-  return plan;
+  return {items_, order_, positions_, merge_indptr_, merge_slots_, empty_, partials_, cut_, window_, {}};
 }
 
 PlanBuilder random_plan(const PageTable& table, const RandomPlanOptions& options, Random& random) {

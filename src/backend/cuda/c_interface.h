@@ -1,8 +1,9 @@
 /* Attention of one layer for programs that are not C++: plan from host arrays, run on device pointers, any stream.
  *
  * A handle belongs to one thread at a time and to the device that was current when it was created. It has one step and one
- * scratch: its plans and runs follow one another, on one stream or ordered by events. Functions return 0, or -1 and say
- * why in headwater_attention_error(). */
+ * scratch: its plans and runs follow one another, on one stream or ordered by events. Runs of several handles on one device
+ * must not overlap in time either, since the blocks of a run may wait for each other. Functions return 0, or -1 and say why in
+ * headwater_attention_error(). */
 #pragma once
 
 #include <stdint.h>

@@ -33,7 +33,7 @@ Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint3
 bool Attention::holds(const Step& step) const {
   const uint64_t rows = uint64_t{step.batch->plan.partials} * step.q_heads;
   return rows * step.pages->head_dim * sizeof(float) <= partial_values_.size() &&
-         rows * sizeof(float) <= partial_lse2_.size() && queue_.size() > 0 &&
+         rows * sizeof(float) <= partial_lse2_.size() && queue_.size() > 0 && step.batch->items_max > 0 &&
          uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
 }
 
@@ -108,7 +108,7 @@ attention::DeviceShape Attention::device_shape(const ops::KvShape& shape, uint32
   const Result<KvElement> element = element_of(shape.dtype);
   if (traits_.is_hopper && element && hopper_variant(*element, shape.head_dim, group) != nullptr) {
     device.tokens_half = slab_tokens(group);
-    if (!is_invariant_) device.tokens_few = attend_policy(shape.head_dim).few_rows / group;
+    if (!is_invariant_) device.tokens_few = few_tokens(shape.head_dim, group);
     device.tokens_item_max = kStreams * device.tokens_half;
   }
   return device;

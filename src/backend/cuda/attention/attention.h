@@ -28,7 +28,8 @@ class Attention {
     float* lse2;
     ops::AttentionVariant variant;
   };
-  // Enqueues one launch: attend and merge. kInvalidArgument for an output that is not aligned.
+  // Enqueues one launch: attend and merge. kInvalidArgument for an output that is not aligned. Its blocks may wait for each
+  // other, so no other kernel that waits for this one, and no other attend, may run on the device at the same time.
   Status attend(const Step& step, cudaStream_t stream);
 
   // What the planner has to know of the kernel that will run.

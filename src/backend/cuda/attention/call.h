@@ -51,7 +51,7 @@ struct AttendCall {
   float* partial_values;  // [partials, q_heads, head_dim]
   float* partial_lse2;    // [partials, q_heads]
   uint32_t* arrived;  // [tokens, q_heads] slots written so far; 0 between launches (generic path: [tokens, kv_heads])
-  uint32_t* queue;    // [2] jobs handed out beyond the first of each block, blocks done; 0 between launches
+  uint32_t* queue;    // [2] jobs handed out beyond the first of each stream, streams done; 0 between launches
   unsigned long long* kv_bytes_read;  // debug builds; else null
 
   uint32_t q_heads;

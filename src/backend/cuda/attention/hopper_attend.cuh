@@ -19,16 +19,13 @@ struct RowsState {
   static constexpr uint32_t kValues = kHeadDim / 2;
   float o[kValues];  // 4 j + 2 h + i: row half h, column 8 j + 2 (lane % 4) + i
   float m[2];        // largest score, times score_scale; -inf: no key yet
-  float l[2];        // sum of weights; of this thread's columns until finish()
+  float l[2];        // sum of weights; of this thread's columns until attend() ends
 
   __device__ void clear() {
-    forget_values();
-#pragma unroll
-    for (uint32_t h = 0; h < 2; ++h) m[h] = -INFINITY, l[h] = 0;
-  }
-  __device__ void forget_values() {
 #pragma unroll
     for (uint32_t i = 0; i < kValues; ++i) o[i] = 0;
+#pragma unroll
+    for (uint32_t h = 0; h < 2; ++h) m[h] = -INFINITY, l[h] = 0;
   }
 };
 

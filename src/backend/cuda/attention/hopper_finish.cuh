@@ -206,14 +206,15 @@ class Finisher {
     if (arrive(mine, slots)) ptx::write_in_order(mine.arrived, kComplete);
   }
 
-  // When no jobs are left and the plan has some of many rows: a row, and waits until it is complete or was merged. All warps
-  // of the grid run at the same time, so what is waited for comes.
+  // When no jobs are left and the plan has some of many rows: a row.
   __device__ LaneRow row_of_rest(uint32_t row, bool is_there) const {
-    const uint32_t position = row / call_.q_heads, begin = call_.merge_indptr[position];
-    const MergeRow merge{call_.token_order[position], row - position * call_.q_heads, begin,
-                         call_.merge_indptr[position + 1] - begin};
+    const uint32_t position = row / call_.q_heads;
+    const MergeRow merge{call_.token_order[position], row - position * call_.q_heads, call_.merge_indptr[position],
+                         slots_of_token(call_, position)};
     return {is_there && merge.count > 0, 0, call_.arrived + row, merge};
   }
+  // Until it is complete or was merged. What is waited for comes as long as all blocks of the grid come to run: a block fills a
+  // multiprocessor and waits for nobody but them (Attention::attend says what that asks of callers).
   __device__ Complete wait_for(const LaneRow& mine) const {
     bool is_complete = false;
     if (mine.is_there) {
@@ -232,6 +233,7 @@ class Finisher {
   // Merges what is complete.
   __device__ __forceinline__ void merge(const LaneRow& mine, const Complete& complete) const {
     if (complete.lanes == 0) return;
+    __syncwarp();  // other lanes read what one has seen arrive
     const RowMerger<Element, kPolicy.head_dim, kLanes> merger(call_, lane_);
     uint32_t left = complete.lanes;
     // The next rows, the n-th of those left for the n-th that are merged together, and the first slots of each.

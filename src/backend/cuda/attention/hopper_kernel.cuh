@@ -2,7 +2,7 @@
 // chunks, pieces of any of them. docs/kernels/attention-cuda.md begins with its roofline.
 //
 // The grid is as many blocks as the device has multiprocessors. Items of more than one slab come first and are dealt out
-// to the blocks; the others are taken in the plan's order, longest first, by whichever stream is free. Loaders run ahead,
+// to the blocks; the others are taken in the plan's order, longest first (place_of_job), by whichever stream is free. Loaders run ahead,
 // so that memory does not wait for softmax or merges.
 #pragma once
 
@@ -62,6 +62,8 @@ class AttendingWarpgroup {
   }
 
   __device__ __forceinline__ void attend_few(const Job& job, uint32_t rows, const QueryPlace& place) {
+    static_assert(kPolicy.few_rows <= QueryRows<Element, kPolicy>::kRowsOfQueryWarp,
+                  "queries of few rows are copied ahead");
     const LaneRow mine = finish_.row_of_few(job, place.first % 2);
     // Long before it is needed; what has arrived by then costs nothing to look at.
     const uint32_t arrived = *static_cast<const volatile uint32_t*>(mine.arrived);

@@ -4,7 +4,6 @@
 #include "backend/cuda/attention/hopper_shared.cuh"
 #include "backend/cuda/attention/merge.cuh"
 #include "backend/cuda/attention/state.cuh"
-#include "backend/cuda/attention/wgmma.cuh"
 
 namespace headwater::backend::cuda {
 
@@ -67,8 +66,9 @@ class Loader {
         blockIdx.x < busy ? __shfl_sync(~0u, take(first, small), 0) : stream_ * (gridDim.x - busy) + blockIdx.x - busy;
     while (job_large < large || job < small) {
       const bool is_shared = job_large < large;
-      const Place at = is_shared ? Place{job_large / call_.kv_heads, job_large % call_.kv_heads}
-                                 : place_of_small(job, items_large, items_small, items_together);
+      JobPlace at = is_shared ? place_of_job(job_large, items_large, call_.kv_heads, 1)
+                              : place_of_job(job, items_small, call_.kv_heads, items_together);
+      if (!is_shared) at.item += items_large;
       if (held != at.item) item = call_.items[held = at.item];
       uint32_t next = job;
       if (is_shared) {
@@ -91,18 +91,7 @@ class Loader {
   }
 
  private:
-  struct Place {
-    uint32_t item, kv_head;
-  };
-  // `together`: so many items for one KV head, then for the next. Memory serves best who reads all heads of a page at the same
-  // time; but where items that follow each other read the same pages, the cache serves best who reads a page for many.
   static constexpr uint32_t kItemsTogether = 32;
-  __device__ Place place_of_small(uint32_t job, uint32_t items_large, uint32_t items_small, uint32_t together) const {
-    if (together == 1) return {items_large + job / call_.kv_heads, job % call_.kv_heads};
-    const uint32_t begin = job / (together * call_.kv_heads) * together, count = min(together, items_small - begin);
-    const uint32_t at = job - begin * call_.kv_heads;
-    return {items_large + begin + at % count, at / count};
-  }
 
   // In lane 0. The first jobs are not taken from the queue.
   __device__ uint32_t take(uint32_t first, uint32_t small) const {
@@ -304,9 +293,9 @@ class QueryLoader {
     for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
       const uint32_t at = job.token_begin + j;
       const bool is_blind = call_.token_empty[at] != 0;
-      const uint32_t position = call_.token_position[at], begin = call_.merge_indptr[at];
-      stream_.tokens[first * kHalfSlabRows + j] = {call_.token_order[at], is_blind ? ~0u : position, begin,
-                                                   call_.merge_indptr[at + 1] - begin};
+      const uint32_t position = call_.token_position[at];
+      stream_.tokens[first * kHalfSlabRows + j] = {call_.token_order[at], is_blind ? ~0u : position,
+                                                   call_.merge_indptr[at], slots_of_token(call_, at)};
     }
     __syncwarp();
     if ((job.flags & attention::kDirect) == 0) prefetch_merge(job, first);

@@ -1,7 +1,7 @@
 // What the warps of a block share: jobs, queries, keys and values in flight.
 //
 //   loader warp   takes jobs from the plan, passes them on, fills the ring of slots with tiles: K0 V0 K1 V1 ...
-//   query warp    fills the slab with a job's queries, rounded to the KV element type; jobs of up to 32 rows use half of it,
+//   query warp    passes the job's tokens on and fills the slab with the queries of few rows (the attending warpgroup with many), rounded to the KV element type; jobs of up to 32 rows use half of it,
 //                 so that the next job's queries are there in time
 //   attending     waits for queries and for slots, and gives each back when its last product has read it
 //

@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_lse2(const AttendCall& call, uint32_t toke
 struct MergeRow {
   uint32_t token;  // of the batch
   uint32_t q_head;
-  uint32_t begin, count;  // of AttendCall::merge_slots; count 0: no key at all
+  uint32_t begin, count;  // of AttendCall::merge_slots; count 0: kDirect, or no key at all
 };
 
 // A row spread over kLanes lanes: each has the columns 4 (kLanes i + lane), i < kQuads, and the three behind.

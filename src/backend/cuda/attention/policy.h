@@ -14,6 +14,12 @@
 
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define HEADWATER_ON_DEVICE __host__ __device__  // too
+#else
+#define HEADWATER_ON_DEVICE
+#endif
+
 namespace headwater::backend::cuda {
 
 inline constexpr uint32_t kStreams = 2;
@@ -49,6 +55,25 @@ inline constexpr AttendPolicy kAttendPolicy = attend_policy(kHeadDim);
 // Query tokens of one KV head in a slab: the rows of a token stay together. 0: the group is too large.
 constexpr uint32_t slab_tokens(uint32_t group) {
   return group == 0 || group > kSlabRows ? 0 : kSlabRows / group;
+}
+
+// Query tokens of one KV head whose rows are few.
+constexpr uint32_t few_tokens(uint32_t head_dim, uint32_t group) {
+  return group == 0 ? 0 : attend_policy(head_dim).few_rows / group;
+}
+
+// The n-th job of `items` items: which of them, and for which KV head. `together`: so many items for one KV head, then for the
+// next. Memory serves best who reads all heads of a page at the same time; but where items that follow each other read the
+// same pages, the cache serves best who reads a page for many.
+struct JobPlace {
+  uint32_t item, kv_head;
+};
+HEADWATER_ON_DEVICE constexpr JobPlace place_of_job(uint32_t job, uint32_t items, uint32_t kv_heads,
+                                                    uint32_t together) {
+  if (together == 1) return {job / kv_heads, job % kv_heads};
+  const uint32_t begin = job / (together * kv_heads) * together;
+  const uint32_t count = items - begin < together ? items - begin : together, at = job - begin * kv_heads;
+  return {begin + at % count, at / count};
 }
 
 // 2^16 / group, rounded up: row * inverse_of(group) >> 16 is row / group, for the rows of a slab and groups that fit one.

@@ -5,12 +5,13 @@
 
 #include <bit>
 #include <utility>
+#include <vector>
 
 namespace headwater::backend::cuda {
 namespace {
 
 TEST(AttendPolicy, SlabsAndRingsFitTheSharedMemoryOfABlock) {
-  constexpr uint32_t kBarriersAndJobs = 2048;  // beside them
+  constexpr uint32_t kBarriersAndJobs = 3072;  // beside them, tokens too
   for (uint32_t head_dim = 64; head_dim <= 256; head_dim += 8) {
     const AttendPolicy policy = attend_policy(head_dim);
     EXPECT_LE(kStreams * (policy.slab_bytes + policy.slots * policy.slot_bytes) + kBarriersAndJobs, kSharedBytesMax)
@@ -72,6 +73,32 @@ TEST(InverseOfGroup, DividesEveryRowOfASlabExactly) {
       ASSERT_EQ(row * inverse_of(group) >> 16, row / group) << row << " by " << group;
     }
   }
+}
+
+TEST(PlaceOfJob, EveryItemMeetsEveryKvHeadOnce) {
+  for (const uint32_t together : {1u, 4u, 32u}) {
+    for (uint32_t items = 1; items <= 100; ++items) {
+      for (uint32_t kv_heads = 1; kv_heads <= 9; kv_heads += 4) {
+        std::vector<uint32_t> seen(items * kv_heads);
+        for (uint32_t job = 0; job < items * kv_heads; ++job) {
+          const JobPlace at = place_of_job(job, items, kv_heads, together);
+          ASSERT_LT(at.item, items);
+          ASSERT_LT(at.kv_head, kv_heads);
+          ++seen[at.item * kv_heads + at.kv_head];
+        }
+        for (const uint32_t times : seen) ASSERT_EQ(times, 1u) << items << " items, " << kv_heads << " heads";
+      }
+    }
+  }
+}
+
+TEST(PlaceOfJob, NeighboursReadTheSameHeadOfItemsThatFollowEachOther) {
+  for (uint32_t job = 0; job < 32; ++job) {
+    EXPECT_EQ(place_of_job(job, 40, 8, 32).item, job);
+    EXPECT_EQ(place_of_job(job, 40, 8, 32).kv_head, 0u);
+  }
+  EXPECT_EQ(place_of_job(32, 40, 8, 32).kv_head, 1u);
+  EXPECT_EQ(place_of_job(32 * 8, 40, 8, 32).item, 32u);  // the rest of eight items
 }
 
 TEST(ChunkKeys, TheLargestPowerOfTwoThatDividesPageAndTile) {
