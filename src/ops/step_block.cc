@@ -69,10 +69,7 @@ void StepBlock::layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uin
   check(sequences <= limits_.sequences_max && tokens <= limits_.tokens_max && logits <= limits_.logits_max &&
             page_ids <= uint64_t{limits_.sequences_max} * limits_.pages_per_sequence_max,
         "the step is larger than its limits");
-  header() = {};
-  header().tokens = tokens;
-  header().sequences = sequences;
-  header().logits = logits;
+  header() = {.tokens = tokens, .sequences = sequences, .logits = logits};
   token_ids_ = at<TokenId>(offsets_.token_ids, tokens);
   positions_ = at<uint32_t>(offsets_.positions, tokens);
   append_pages_ = at<PageId>(offsets_.append_pages, tokens);

@@ -85,14 +85,6 @@ class FewRows {
   }
 
  private:
-  static constexpr uint32_t kPanelBytes = kPolicy.tile_keys * 128;
-
-  // Byte of 16-byte piece `piece` of a row of panels of `rows` rows.
-  template <uint32_t kPanelRows>
-  __device__ static uint32_t swizzled(uint32_t row, uint32_t piece) {
-    return piece / 8 * (kPanelRows * 128) + row * 128 + (piece % 8 ^ row % 8) * 16;
-  }
-
   __device__ __forceinline__ void load_queries(uint32_t first) {
     const uint32_t slab = ptx::shared_address(shared_.slabs[stream_]);
 #pragma unroll

@@ -2,8 +2,8 @@
 // chunks, pieces of any of them. docs/kernels/attention-cuda.md begins with its roofline.
 //
 // The grid is as many blocks as the device has multiprocessors. Items of more than one slab come first and are dealt out
-// to the blocks; the others are taken in the plan's order, longest first (place_of_job), by whichever stream is free. Loaders run ahead,
-// so that memory does not wait for softmax or merges.
+// to the blocks; the others are taken in the plan's order, longest first (place_of_job), by whichever stream is free.
+// Loaders run ahead, so that memory does not wait for softmax or merges.
 #pragma once
 
 #include "backend/cuda/attention/hopper_attend.cuh"

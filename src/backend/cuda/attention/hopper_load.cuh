@@ -185,10 +185,10 @@ class QueryRows {
         float4 values[kTogether][2];
 #pragma unroll
         for (uint32_t i = 0; i < kTogether; ++i) {
-          const Piece at(call, shared, stream, job, first,
-                         min(piece + i * warps * kWarp + threadIdx.x % kWarp, pieces - 1));
-          const float4* const from = reinterpret_cast<const float4*>(static_cast<const float*>(call.q) + at.from);
-          values[i][0] = __ldg(from), values[i][1] = __ldg(from + 1);
+          const uint32_t mine = min(piece + i * warps * kWarp + threadIdx.x % kWarp, pieces - 1);
+          const uint64_t at = from(call, shared, stream, job, first, mine);
+          const float4* const fours = reinterpret_cast<const float4*>(static_cast<const float*>(call.q) + at);
+          values[i][0] = __ldg(fours), values[i][1] = __ldg(fours + 1);
         }
 #pragma unroll
         for (uint32_t i = 0; i < kTogether; ++i) {
@@ -205,8 +205,8 @@ class QueryRows {
     } else {
 #pragma unroll 4
       for (uint32_t mine = warp * kWarp + threadIdx.x % kWarp; mine < pieces; mine += warps * kWarp) {
-        const Piece at(call, shared, stream, job, first, mine);
-        ptx::copy_piece(shared.slabs[stream] + to(first, mine), static_cast<const Element*>(call.q) + at.from,
+        const uint64_t at = from(call, shared, stream, job, first, mine);
+        ptx::copy_piece(shared.slabs[stream] + to(first, mine), static_cast<const Element*>(call.q) + at,
                         mine % kPieces * 8 < call.head_dim);
       }
       ptx::wait_pieces();
@@ -220,21 +220,17 @@ class QueryRows {
   static constexpr uint32_t kPieces = kPolicy.head_dim / 8;  // of a row, zeros beyond the head's columns
   static constexpr uint32_t kTogether = 4;
 
-  // Where a piece comes from. One beyond the head's columns reads the last one instead: a load under a condition would make
-  // the next one wait.
-  struct Piece {
-    uint64_t from;
-    __device__ __forceinline__ Piece(const AttendCall& call, const HopperShared<kPolicy>& shared, uint32_t stream,
-                                     const Job& job, uint32_t first, uint32_t piece) {
-      const uint32_t row = piece / kPieces, token = call.token_of_row(row);
-      from = shared.stream[stream].tokens[first * kHalfSlabRows + token].token * call.q_stride +
-             uint64_t{job.kv_head * call.group + row - token * call.group} * call.head_dim +
-             min(piece % kPieces * 8, call.head_dim - 8);
-    }
-  };
+  // Element of AttendCall::q where a piece begins. One beyond the head's columns reads the last one instead: a load under a
+  // condition would make the next one wait.
+  static __device__ __forceinline__ uint64_t from(const AttendCall& call, const HopperShared<kPolicy>& shared,
+                                                  uint32_t stream, const Job& job, uint32_t first, uint32_t piece) {
+    const uint32_t row = piece / kPieces, token = call.token_of_row(row);
+    return shared.stream[stream].tokens[first * kHalfSlabRows + token].token * call.q_stride +
+           uint64_t{job.kv_head * call.group + row - token * call.group} * call.head_dim +
+           min(piece % kPieces * 8, call.head_dim - 8);
+  }
   static __device__ uint32_t to(uint32_t first, uint32_t piece) {
-    const uint32_t row = first * kHalfSlabRows + piece / kPieces, at = piece % kPieces;
-    return at / 8 * kSlabRows * 128 + row * 128 + (at % 8 ^ row % 8) * 16;
+    return swizzled<kSlabRows>(first * kHalfSlabRows + piece / kPieces, piece % kPieces);
   }
 };
 

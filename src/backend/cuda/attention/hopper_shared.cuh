@@ -1,14 +1,15 @@
 // What the warps of a block share: jobs, queries, keys and values in flight.
 //
 //   loader warp   takes jobs from the plan, passes them on, fills the ring of slots with tiles: K0 V0 K1 V1 ...
-//   query warp    passes the job's tokens on and fills the slab with the queries of few rows (the attending warpgroup with many), rounded to the KV element type; jobs of up to 32 rows use half of it,
-//                 so that the next job's queries are there in time
+//   query warp    passes a job's tokens on and fills the slab with its queries, rounded to the KV element type (those of many
+//                 rows are left to the attending warpgroup); jobs of up to 32 rows use half of the slab, so that the next
+//                 job's queries are there in time
 //   attending     waits for queries and for slots, and gives each back when its last product has read it
 //
 // Barriers come in pairs: `full` counts arrivals (and bytes) of who fills, `empty` of the warps that have read: those of
-// both streams for slots (a warp whose stream alone reads it counts twice). The n-th use of a place
-// waits for phase n / places. Phases are known by parity alone, so a reader must see every use of a place: a stream's ring
-// is read by its own warpgroup always and by the other one in the jobs of both, which come first.
+// both streams for slots (a warp whose stream alone reads it counts twice). The n-th use of a place waits for phase
+// n / places. Phases are known by parity alone, so a reader must see every use of a place: a stream's ring is read by its
+// own warpgroup always and by the other one in the jobs of both, which come first.
 #pragma once
 
 #include "backend/cuda/attention/call.h"
@@ -106,6 +107,12 @@ struct HopperShared {
   alignas(1024) unsigned char slots[kStreams][kPolicy.slots][kPolicy.slot_bytes];
   HopperStream<kPolicy> stream[kStreams];
 };
+
+// Byte of the 16-byte piece `piece` of a row, in panels of kPanelRows rows and 64 columns, swizzled.
+template <uint32_t kPanelRows>
+__device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t piece) {
+  return piece / 8 * (kPanelRows * 128) + row * 128 + (piece % 8 ^ row % 8) * 16;
+}
 
 // A place of a ring as an attending warpgroup reads it.
 struct SlotUse {

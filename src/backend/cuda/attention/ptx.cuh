@@ -96,6 +96,18 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, const
       : "memory");
 }
 
+// 16 bytes by ordinary means: to shared memory, or zeros.
+__device__ __forceinline__ void copy_piece(void* to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(is_there ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void wait_pieces() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// ---- global memory
+
 // Adds, after all writes that this thread knows of, and sees all that others have written before they added.
 __device__ __forceinline__ uint32_t add_in_order(uint32_t* to, uint32_t value) {
   uint32_t before;
@@ -117,16 +129,6 @@ __device__ __forceinline__ float4 load_far(const float* from) {
   float4 v;
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
   return v;
-}
-
-// 16 bytes by ordinary means: to shared memory, or zeros.
-__device__ __forceinline__ void copy_piece(void* to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(is_there ? 16 : 0)
-               : "memory");
-}
-__device__ __forceinline__ void wait_pieces() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 __device__ __forceinline__ void prefetch_l2(const void* address) {
