@@ -34,7 +34,6 @@ void Emitter::emit(const PageTable& table, const PrefixForest& forest, std::span
   plan.merge_slots = {merge_slots_.data(), partials_};
   plan.token_empty = {token_empty_.data(), tokens_};
   plan.items_large = items_large_;
-  plan.items_many = items_many_;
   plan.partials = partials_;
 }
 
@@ -59,7 +58,6 @@ void Emitter::lay_out_tokens(const PageTable& table, const PrefixForest& forest)
 void Emitter::lay_out_items(const PageTable& table, std::span<const Draft> drafts, double piece_ns) {
   items_ = 0;
   items_large_ = 0;
-  items_many_ = 0;
   partials_ = 0;
   for (const Draft& draft : drafts) {
     const uint32_t pieces = pieces_of(rules_, draft, piece_ns);
@@ -81,7 +79,6 @@ void Emitter::lay_out_items(const PageTable& table, std::span<const Draft> draft
         sorted_[items_] &= ~(uint64_t{1} << 63);
         ++items_large_;
       }
-      items_many_ += (flags & kDirect) == 0 && draft.block.token_count > rules_.device.tokens_few;
       partials_ += piece.states * draft.block.token_count;
     }
   }

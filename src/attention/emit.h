@@ -38,7 +38,6 @@ class Emitter {
   uint32_t tokens_ = 0;
   uint32_t partials_ = 0;
   uint32_t items_large_ = 0;
-  uint32_t items_many_ = 0;
   std::vector<WorkItem> depth_first_, longest_first_;
   std::vector<Origin> depth_first_origin_, origin_;
   std::vector<uint64_t> sorted_;

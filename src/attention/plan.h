@@ -19,6 +19,7 @@
 // neither the grouping nor the batch. The *first* item of each token in key order folds its cuts locally and emits one
 // state; every later item emits one partial a cut; merge folds them in table order. (FlashInfer's cascade and Hydragen,
 // arXiv 2402.05099, merge the same states without fixing an order.)
+// Where bits may depend on the grouping (PlanSettings::invariant off), all keys are one cut: every item has one state.
 #pragma once
 
 #include <array>
@@ -58,7 +59,7 @@ const char* to_string(Sharing sharing);
 struct PlanSettings {
   Sharing sharing = Sharing::kAuto;
   bool invariant = true;          // shared runs hold whole cuts only; pieces end at multiples of `cut`
-  uint32_t cut = 256;             // keys; a multiple of the page size (rounded up to one when the planner is created)
+  uint32_t cut = 256;             // keys, if invariant; a multiple of the page size (rounded up to one at creation)
   uint32_t shared_pages_min = 0;  // 0: whatever the cost model says
   uint32_t shared_members_min = 2;
   uint32_t window = 0;          // sliding window in tokens, absolute positions; 0: none. Key k is visible to position p
@@ -112,8 +113,6 @@ struct DeviceShape {
   // 0, or: a worker does two items of up to so many query tokens at a time, each with half of its rates, or one larger
   // item. Larger ones come first in the plan.
   uint32_t tokens_half = 0;
-  // Items of up to so many query tokens merge what they complete at once, larger ones leave it for the end of the step.
-  uint32_t tokens_few = 0;
 };
 
 // Array sizes. A flat plan of any step within these limits always fits; sharing that does not fit falls back to flat.
@@ -170,6 +169,8 @@ struct Outcome {
                              // plan_capacity, off, below_cost, partial_cut, ... nothing_shared
 };
 
+inline constexpr uint32_t kNoCut = 1u << 31;  // Plan::cut where all keys are one
+
 // Views into arrays that the Planner owns; valid until its next plan().
 struct Plan {
   std::span<const WorkItem> items;           // large ones, then the others; each longest first
@@ -183,9 +184,6 @@ struct Plan {
   uint32_t window = 0;
   Outcome outcome;
   uint32_t items_large = 0;  // leading items of more than DeviceShape::tokens_half query tokens
-  // Items of more than DeviceShape::tokens_few query tokens that are not kDirect. More are no harm, fewer are wrong; unless the
-  // planner says otherwise, nobody knows.
-  uint32_t items_many = ~0u;
 };
 
 // ------------------------------------------------------------------------------------------------------------- planner

@@ -98,7 +98,6 @@ void StepBlock::set_plan(const attention::Plan& plan) {
   plan_.token_empty = copy(plan.token_empty, offsets_.token_empty, limits_.tokens_max);
   header().items = static_cast<uint32_t>(plan.items.size());
   header().items_large = plan.items_large;
-  header().items_many = plan.items_many;
   header().reads_again = plan.outcome.bytes_read > plan.outcome.bytes_unique + plan.outcome.bytes_unique / 4;
   header().partials = plan.partials;
 }

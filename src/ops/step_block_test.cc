@@ -93,19 +93,16 @@ TEST(StepBlock, TheHeaderSaysWhatKindOfPlanItIs) {
   SmallPlan small;
   attention::Plan plan = small.view();
   plan.items_large = 1;
-  plan.items_many = 2;
   plan.outcome.bytes_unique = plan.outcome.bytes_read = 1000;
   block->set_plan(plan);
   const StepHeader& header = *block->host_batch().header;
   EXPECT_EQ(header.items_large, 1u);
-  EXPECT_EQ(header.items_many, 2u);
   EXPECT_EQ(header.reads_again, 0u);
   plan.outcome.bytes_read = 2000;
   block->set_plan(plan);
   EXPECT_EQ(header.reads_again, 1u);
   EXPECT_EQ(block->host_batch().items_max, kLimits.plan_limits().items_max());
   block->layout(1, 1, 1, 1);
-  EXPECT_EQ(header.items_many, 0u);
   EXPECT_EQ(header.reads_again, 0u);
 }
 

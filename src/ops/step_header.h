@@ -12,7 +12,6 @@ struct StepHeader {
   uint32_t logits;
   uint32_t items;        // of the plan
   uint32_t items_large;  // Plan::items_large
-  uint32_t items_many;   // Plan::items_many
   uint32_t reads_again;  // 1: the plan reads pages more than once
   uint32_t partials;     // slots in use
 };

@@ -21,6 +21,7 @@ class Attention : public TargetTest {
     const NaiveAttention::Output expected = data.expected(sequences);
     Random random(setting.seed);
     options.window = setting.window;
+    options.cut = cut_of(options.cut);
     options.tokens_item_max = backend_->device_shape(setting.kv_shape(), setting.q_heads()).tokens_item_max;
     for (uint32_t i = 0; i < plans; ++i) {
       PlanBuilder builder = random_plan(sequences.table(), options, random);
@@ -333,7 +334,7 @@ TEST_P(Attention, CopiedPagesHoldTheSameKeysAndValues) {
     const std::vector<PageId> used(sequences.table().page_ids.begin(), sequences.table().page_ids.end());
     const AttentionCase data(setting, sequences);
     AttentionRig rig(*backend_, data);
-    PlanBuilder builder = random_plan(sequences.table(), {}, random);
+    PlanBuilder builder = random_plan(sequences.table(), {.cut = cut_of(64)}, random);
     const AttentionResult before = rig.run(sequences, builder.plan());
     const PageId spare = sequences.new_pages(1)[0], poisoned = sequences.new_pages(1)[0];
     for (const PageId page : used) {  // away, over with NaN, and back
@@ -357,7 +358,7 @@ TEST_P(Attention, KvBytesReadAreThoseOfThePlan) {
     if (!takes(setting.kv_shape())) continue;
     const AttentionCase data(setting, sequences);
     AttentionRig rig(*backend_, data);
-    PlanBuilder builder = random_plan(sequences.table(), {.cut = 32}, random);
+    PlanBuilder builder = random_plan(sequences.table(), {.cut = cut_of(32)}, random);
     const attention::Plan plan = builder.plan();
     uint64_t bytes = 0;
     for (const attention::WorkItem& item : plan.items) {

@@ -65,7 +65,7 @@ class EightBitKv : public TargetTest {
     const std::vector<uint32_t> indptr{0, 1}, lengths{kPageSize};
     const std::vector<PageId> pages{page};
     const attention::PageTable table{kPageSize, indptr, pages, lengths, indptr, {}};
-    PlanBuilder builder(table, {0}, kPageSize, 0);
+    PlanBuilder builder(table, {0}, cut_of(kPageSize), 0);
     builder.add_item(0, 1, 0, kPageSize, attention::kDirect);
     Result<ops::StepBlock> block = ops::StepBlock::create(limits_);
     block->layout(1, 1, 0, 1);

@@ -118,7 +118,8 @@ class RopeStep {
     const attention::PageTable table{case_.page_size, indptr, pages, lengths, indptr, {}};
     std::vector<uint32_t> order(case_.tokens);
     std::iota(order.begin(), order.end(), 0u);
-    PlanBuilder builder(table, order, case_.page_size, 1);
+    const uint32_t cut = memory.backend().info().invariant ? case_.page_size : attention::kNoCut;
+    PlanBuilder builder(table, order, cut, 1);
     for (uint32_t t = 0; t < case_.tokens; ++t) builder.add_item(t, 1, 0, lengths[t], attention::kDirect);
     block.layout(case_.tokens, case_.tokens, 0, case_.tokens);
     std::copy(pages.begin(), pages.end(), block.page_ids().begin());

@@ -77,6 +77,8 @@ class TargetTest : public ::testing::TestWithParam<Target> {
     if (cases_ == 0 && !left_out_.empty()) GTEST_SKIP() << left_out_;
   }
   bool is_reference() const { return GetParam().backend == "reference"; }
+  // For plans that no planner made: a back end that is not invariant takes plans of one cut.
+  uint32_t cut_of(uint32_t cut) const { return backend_->info().invariant ? cut : attention::kNoCut; }
 
   // Whether the back end has pages of this kind. The case is left out only where it says that it has not; its message is
   // recorded, and a test all of whose cases are left out is skipped.

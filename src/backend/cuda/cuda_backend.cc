@@ -14,9 +14,6 @@
 namespace headwater::backend::cuda {
 namespace {
 
-constexpr uint32_t kCutInvariant = 256;
-constexpr uint32_t kCutAdaptive = 1u << 30;  // one state a piece
-
 class BlockOnDevice final : public ops::DeviceCopy {
  public:
   explicit BlockOnDevice(DeviceBuffer buffer) : buffer_(std::move(buffer)) {}
@@ -231,7 +228,6 @@ Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
                         .invariant = config.invariant,
                         .device = traits.name};
   info.runs_models = false;
-  info.cut = config.invariant ? kCutInvariant : kCutAdaptive;
   return std::unique_ptr<ops::Backend>(
       std::make_unique<CudaBackend>(std::move(info), traits, config.invariant, std::move(stream)));
 }

@@ -20,8 +20,7 @@ Status grow(DeviceBuffer& buffer, uint64_t bytes) {
 
 Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint32_t head_dim) {
   const uint64_t rows = uint64_t{limits.plan_limits().partials_max()} * q_heads;
-  HEADWATER_RETURN_IF_ERROR(grow(partial_values_, rows * head_dim * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, rows * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(grow(partials_, rows * partial_floats(head_dim) * sizeof(float)));
   HEADWATER_RETURN_IF_ERROR(grow(arrived_, uint64_t{limits.tokens_max} * q_heads * sizeof(uint32_t)));
   HEADWATER_RETURN_IF_ERROR(grow(queue_, 2 * sizeof(uint32_t)));
 #ifndef NDEBUG
@@ -32,8 +31,8 @@ Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint3
 
 bool Attention::holds(const Step& step) const {
   const uint64_t rows = uint64_t{step.batch->plan.partials} * step.q_heads;
-  return rows * step.pages->head_dim * sizeof(float) <= partial_values_.size() &&
-         rows * sizeof(float) <= partial_lse2_.size() && queue_.size() > 0 && step.batch->items_max > 0 &&
+  return rows * partial_floats(step.pages->head_dim) * sizeof(float) <= partials_.size() && queue_.size() > 0 &&
+         step.batch->items_max > 0 &&
          uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
 }
 
@@ -59,8 +58,7 @@ AttendCall Attention::call_of(const Step& step) const {
   call.out_stride = step.out_stride;
   call.lse2 = step.lse2;
   call.sinks = step.variant.sinks;
-  call.partial_values = partial_values_.as<float>();
-  call.partial_lse2 = partial_lse2_.as<float>();
+  call.partials = partials_.as<float>();
   call.arrived = arrived_.as<uint32_t>();
   call.queue = queue_.as<uint32_t>();
   call.kv_bytes_read = kv_bytes_read_.as<unsigned long long>();
@@ -90,6 +88,11 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
                  "attention output at {} with {} elements a row; align it to 16 bytes and 4 elements",
                  fmt::ptr(step.out), step.out_stride);
   }
+  if (!is_invariant_ && step.batch->plan.cut != attention::kNoCut) {
+    return error(ErrorCode::kInvalidArgument,
+                 "a plan with cuts of {} keys for attention that is not invariant; plan with PlanSettings::invariant off",
+                 step.batch->plan.cut);
+  }
   const AttendCall call = call_of(step);
   const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};
   // Queries are read 16 bytes at a time.
@@ -108,7 +111,6 @@ attention::DeviceShape Attention::device_shape(const ops::KvShape& shape, uint32
   const Result<KvElement> element = element_of(shape.dtype);
   if (traits_.is_hopper && element && hopper_variant(*element, shape.head_dim, group) != nullptr) {
     device.tokens_half = slab_tokens(group);
-    if (!is_invariant_) device.tokens_few = few_tokens(shape.head_dim, group);
     device.tokens_item_max = kStreams * device.tokens_half;
   }
   return device;

@@ -42,7 +42,7 @@ class Attention {
 
   DeviceTraits traits_;
   bool is_invariant_;
-  DeviceBuffer partial_values_, partial_lse2_, arrived_, queue_, kv_bytes_read_;
+  DeviceBuffer partials_, arrived_, queue_, kv_bytes_read_;
 };
 
 }  // namespace headwater::backend::cuda

@@ -28,15 +28,14 @@ constexpr uint32_t kPageSize = 32;
 constexpr ops::KvShape kShape{1, 8, 128, 128, kPageSize, 0, DType::kBF16};
 constexpr uint32_t kQueryHeads = 32;
 
-DeviceShape h200(bool is_invariant) {
+DeviceShape h200() {
   const uint32_t group = kQueryHeads / kShape.kv_heads;
   return {.workers = kMultiprocessors,
           .kv_heads = kShape.kv_heads,
           .group = group,
           .tokens_item_max = kStreams * slab_tokens(group),
           .kv_bytes_token = kShape.bytes_token_layer(),
-          .tokens_half = slab_tokens(group),
-          .tokens_few = is_invariant ? 0 : few_tokens(kShape.head_dim, group)};
+          .tokens_half = slab_tokens(group)};
 }
 
 // A planner for one batch, as an engine with room for it makes one.
@@ -49,20 +48,14 @@ class Planned {
     attention::PlanSettings settings;
     settings.sharing = sharing;
     settings.invariant = is_invariant;
-    settings.cut = is_invariant ? 256 : 1u << 30;
     auto planner =
-        attention::Planner::create(limits, settings, attention_costs(kShape, is_invariant), h200(is_invariant));
+        attention::Planner::create(limits, settings, attention_costs(kShape, is_invariant), h200());
     EXPECT_TRUE(planner) << planner.status().message();
     planner_.emplace(std::move(planner).value());
     auto made = planner_->plan(storage_.view());
     EXPECT_TRUE(made) << made.status().message();
     plan_ = *made;
-    EXPECT_EQ(testing::PlanAudit(*plan_, storage_.view(), *planner_, h200(is_invariant).tokens_item_max).run(), "");
-    uint32_t items_many = 0;
-    for (const attention::WorkItem& item : plan_->items) {
-      items_many += item.token_count > h200(is_invariant).tokens_few && (item.flags & attention::kDirect) == 0;
-    }
-    EXPECT_EQ(plan_->items_many, items_many);
+    EXPECT_EQ(testing::PlanAudit(*plan_, storage_.view(), *planner_, h200().tokens_item_max).run(), "");
   }
   const Plan& plan() const { return *plan_; }
 
@@ -159,7 +152,7 @@ TEST(AttentionCosts, APageSharedByTwoShortSequencesIsNot) {
 
 // The device hands out the leading items to whole multiprocessors and all others to halves.
 TEST(AttentionCosts, ItemsOfBothHalvesComeFirstAndNoneIsLarger) {
-  const DeviceShape device = h200(false);
+  const DeviceShape device = h200();
   for (const uint32_t sequences : {4u, 16u, 17u, 32u, 100u}) {
     std::vector<SequencePages> batch = make_tree({.nodes = {1, sequences}, .tokens = {1024, 64}});
     for (const SequencePages& stranger : make_tree({.nodes = {40}, .tokens = {6000}, .first_page = 10000}))
@@ -179,7 +172,7 @@ TEST(AttentionCosts, AFewLongSequencesOccupyHalfOfTheMultiprocessors) {
   for (const uint32_t sequences : {1u, 2u, 3u}) {
     const Planned planned(make_tree({.nodes = {sequences}, .tokens = {32768}}), false);
     const Plan& plan = planned.plan();
-    EXPECT_GE(plan.items.size() * kShape.kv_heads, h200(false).workers / 2) << sequences;
+    EXPECT_GE(plan.items.size() * kShape.kv_heads, h200().workers / 2) << sequences;
     EXPECT_EQ(plan.outcome.splits, plan.items.size() - sequences);
     EXPECT_GT(plan.partials, 0u);  // the audit holds them against the limits
   }

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "backend/cuda/attention/elements.cuh"
-#include "backend/cuda/attention/merge.cuh"
+#include "backend/cuda/attention/rows.cuh"
 
 namespace headwater::backend::cuda {
 
@@ -55,8 +55,22 @@ struct GenericState {
 // By one warp. A token (plan position) without any key has no partials.
 template <typename Output>
 __device__ void merge_row(const AttendCall& call, uint32_t position, uint32_t q_head, uint32_t lane) {
-  const MergeRow row{call.token_order[position], q_head, call.merge_indptr[position], slots_of_token(call, position)};
-  RowMerger<Output, 256, 32>(call, lane).fold(row).write_out(call, row.token, q_head, lane);
+  const uint32_t begin = call.merge_indptr[position], count = slots_of_token(call, position);
+  SpreadRow<Output, 256, 32> sum;
+  sum.clear();
+  if (count == 0) sum.lse2 = sink_lse2(call, q_head);
+  for (uint32_t k = 0; k < count; ++k) {
+    const float* const state = partial_row(call, call.merge_slots[begin + k], q_head);
+    const float lse2 = __ldcg(state + call.head_dim);
+    if (is_empty(lse2)) continue;
+    const Shares shares = shares_of(sum.lse2, lse2);
+    for (uint32_t i = 0; i < sum.kQuads; ++i) {
+      const uint32_t column = min(sum.column(i, lane), call.head_dim - 4);  // what is beyond is not written
+      sum.merge(i, shares, __ldcg(reinterpret_cast<const float4*>(state + column)));
+    }
+    sum.lse2 = shares.lse2;
+  }
+  sum.write_out(call, call.token_order[position], q_head, lane);
 }
 
 template <typename Element>
@@ -228,13 +242,13 @@ class GenericAttender : GenericShape {
                                 uint32_t r, uint32_t slot, const GenericState& state) const {
     const uint32_t row = first + warp_ * kRowsWarp + r;
     if (row >= first + count) return;
-    const uint64_t at = partial_row(call_, slot + row / call_.group, kv_head * call_.group + row % call_.group);
+    float* const to = partial_row(call_, slot + row / call_.group, kv_head * call_.group + row % call_.group);
 #pragma unroll
     for (uint32_t i = 0; i < kSpans; ++i) {
       const uint32_t column = lane_ + 32 * i;
-      if (column < call_.head_dim) call_.partial_values[at * call_.head_dim + column] = state.o[i];
+      if (column < call_.head_dim) to[column] = state.o[i];
     }
-    if (lane_ == 0) call_.partial_lse2[at] = state.lse2;
+    if (lane_ == 0) to[call_.head_dim] = state.lse2;
   }
 
   // Who writes the last partial of a token merges them all: a warp for each such token.

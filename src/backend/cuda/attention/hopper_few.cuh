@@ -10,7 +10,7 @@
 #pragma once
 
 #include "backend/cuda/attention/hopper_shared.cuh"
-#include "backend/cuda/attention/merge.cuh"
+#include "backend/cuda/attention/rows.cuh"
 #include "backend/cuda/attention/state.cuh"
 
 namespace headwater::backend::cuda {
@@ -69,8 +69,7 @@ class FewRows {
 #pragma unroll
       for (uint32_t i = 0; i < Row::kQuads; ++i) {
         const float4 v = *reinterpret_cast<const float4*>(sums + sum_at(w, row, Row::column(i, lane_)));
-        sum.v[i] = make_float4(__fmaf_rn(weight, v.x, sum.v[i].x), __fmaf_rn(weight, v.y, sum.v[i].y),
-                               __fmaf_rn(weight, v.z, sum.v[i].z), __fmaf_rn(weight, v.w, sum.v[i].w));
+        sum.add(i, weight, v);
       }
     }
     sum.scale(l > 0 ? __fdividef(1, l) : 0);

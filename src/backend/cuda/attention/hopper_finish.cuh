@@ -1,22 +1,14 @@
-// From finished rows to where they go: out or partial, and the merge of the rows that are complete. Every warp does this for
-// its own rows, whatever the other warps do.
+// From finished rows to where they go: the output or a partial, which is counted in (hopper_merge.cuh waits for the count).
+// Every warp does this for its own rows, whatever the other warps do.
 #pragma once
 
 #include "backend/cuda/attention/hopper_attend.cuh"
 #include "backend/cuda/attention/hopper_few.cuh"
-#include "backend/cuda/attention/merge.cuh"
+#include "backend/cuda/attention/rows.cuh"
 
 namespace headwater::backend::cuda {
 
-// A row that a lane counts in, or that is left to it.
-struct LaneRow {
-  bool is_there;
-  uint32_t token_of_job;
-  uint32_t* arrived;  // slots written so far, of a plan position and query head
-  MergeRow merge;
-};
-
-template <typename Element, AttendPolicy kPolicy, bool kInvariant>
+template <typename Element, AttendPolicy kPolicy>
 class Finisher {
  public:
   using Shared = HopperShared<kPolicy>;
@@ -26,34 +18,8 @@ class Finisher {
   static constexpr uint32_t kRowsWarp = kWarp / kLanes;  // at a time
   using Row = SpreadRow<Element, kPolicy.head_dim, kLanes>;
 
-  // Rows that can be merged now, one a lane. `own`: the state of own_slot of each, not in memory; the n-th row's in the
-  // n-th lanes that hold a row together.
-  struct Complete {
-    uint32_t lanes = 0;  // a bit each
-    uint32_t own_slot = ~0u;
-    Row own;
-  };
-
-  // Of the count of arrived slots, beyond what slots can add up to: the row was merged; may be merged.
-  static constexpr uint32_t kMerged = ~0u - 1, kComplete = ~0u;
-
   __device__ Finisher(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
-      : call_(call),
-        stream_(shared.stream[stream]),
-        lane_(thread % kWarp),
-        warp_(thread / kWarp),
-        is_rest_merged_(call.header->items_many > 0) {}
-
-  __device__ bool is_rest_merged() const { return is_rest_merged_; }
-
-  // Of jobs of many rows: lane l < 16 counts row 16 warp + l in.
-  __device__ LaneRow row_of_many(const Job& job, uint32_t first) const {
-    return lane_row(job, first, lane_ < 16 ? warp_ * 16 + lane_ : ~0u);
-  }
-  // Of jobs of few rows: in round r, lanes n * kLanes and behind hold row few_row(r, n), which lane r * kRowsWarp + n counts in.
-  __device__ LaneRow row_of_few(const Job& job, uint32_t first) const {
-    return lane_row(job, first, few_row(lane_ / kRowsWarp, lane_ % kRowsWarp));
-  }
+      : call_(call), stream_(shared.stream[stream]), lane_(thread % kWarp), warp_(thread / kWarp) {}
 
   // ---- many rows
 
@@ -133,28 +99,30 @@ class Finisher {
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) {
       if (row(h) >= job.tokens * call_.group) continue;
-      const uint64_t at = partial_row(call_, slot + call_.token_of_row(row(h)), q_head(job, row(h)));
-      write_floats(call_.partial_values + at * call_.head_dim, h, state);
-      if (lane_ % 4 == 0) call_.partial_lse2[at] = lse2[h];
+      float* const to = partial_row(call_, slot + call_.token_of_row(row(h)), q_head(job, row(h)));
+      write_floats(to, h, state);
+      if (lane_ % 4 == 0) to[call_.head_dim] = lse2[h];
     }
+  }
+
+  // This warp's rows have `slots` partials more.
+  __device__ void count_in(const Job& job, uint32_t slots) const {
+    __syncwarp();
+    const uint32_t r = warp_ * 16 + lane_;
+    if (lane_ < 16 && r < job.tokens * call_.group) count_row_in(job, r, slots);
   }
 
   // ---- few rows
 
-  // Rows to the output, or to the job's first slot. What they complete; if it is all that was there, it was not written.
   template <typename Few>
-  __device__ __forceinline__ Complete finish(const Job& job, uint32_t first, uint32_t rows, const Few& few,
-                                             const LaneRow& mine, uint32_t arrived_before,
-                                             const SlotReader<kPolicy>& slots) {
-    const uint32_t own_slots = slots_of_item(call_, job.flags, job.key_begin, job.key_begin + job.key_count);
+  __device__ __forceinline__ void finish(const Job& job, uint32_t first, uint32_t rows, const Few& few,
+                                         const SlotReader<kPolicy>& slots) {
     const bool folds = (job.flags & attention::kFold) != 0, is_direct = (job.flags & attention::kDirect) != 0;
-    Complete complete;
-    bool completes = false;
 #pragma unroll 1
     for (uint32_t round = 0; few_row(round, 0) < rows; ++round) {
+      const bool is_there = few_row(round, lane_ / kLanes) < rows;
       const uint32_t row = min(few_row(round, lane_ / kLanes), rows - 1), token = call_.token_of_row(row);
-      Row& sum = complete.own;
-      sum = few.template gather<Row>(first, row, slots);
+      Row sum = few.template gather<Row>(first, row, slots);
       const uint32_t batch_token = stream_.tokens[first * kHalfSlabRows + token].token;
       if (few_row(round + 1, 0) >= rows) few.release(slots);
       if (folds && call_.sinks != nullptr) {
@@ -162,121 +130,21 @@ class Finisher {
         sum.lse2 = shares.lse2;
         sum.scale(shares.second);
       }
-      completes = round == 0 && rows <= kRowsWarp * kWarps && !is_direct && own_slots == 1 &&
-                  __all_sync(~0u, !mine.is_there || arrived_before + 1 == mine.merge.count);
-      const bool is_there = few_row(round, lane_ / kLanes) < rows;
-      if (!is_there || completes) {
-      } else if (is_direct) {
-        sum.write_out(call_, batch_token, q_head(job, row), lane_);
-      } else {
-        sum.write_partial(call_, job.slot + token, q_head(job, row), lane_);
-      }
+      if (is_there && is_direct) sum.write_out(call_, batch_token, q_head(job, row), lane_);
+      if (is_there && !is_direct) sum.write_partial(call_, job.slot + token, q_head(job, row), lane_);
+      __syncwarp();
+      if (is_there && !is_direct && lane_ % kLanes == 0) count_row_in(job, row, 1);
     }
     if (few_row(0, 0) >= rows) few.release(slots);
-    if (is_direct) return complete;
-    if (completes) {
-      __threadfence();
-      complete.own_slot = job.slot + mine.token_of_job;
-      complete.lanes = __ballot_sync(~0u, mine.is_there);
-      return complete;
-    }
-    write_empty(job, mine, own_slots);
-    complete.lanes = __ballot_sync(~0u, arrive(mine, own_slots));
-    return complete;
-  }
-
-  // ---- both
-
-  // Slots for which there is nothing: what they would hold is part of the first one. By the lanes that count rows in.
-  __device__ void write_empty(const Job& job, const LaneRow& mine, uint32_t slots) const {
-    if (!mine.is_there) return;
-    const uint32_t slot = job.slot + mine.token_of_job;
-    for (uint32_t c = 1; c < slots; ++c) {
-      call_.partial_lse2[partial_row(call_, slot + c * job.item_tokens, mine.merge.q_head)] = -INFINITY;
-    }
-  }
-
-  // This warp's partials are written, `slots` a row. Whether the lane's row is complete with them.
-  __device__ bool arrive(const LaneRow& mine, uint32_t slots) const {
-    __syncwarp();
-    return mine.is_there && ptx::add_in_order(mine.arrived, slots) + slots == mine.merge.count;
-  }
-  // The same for jobs of many rows: what they complete is left to merge_rest().
-  __device__ void arrive_for_others(const LaneRow& mine, uint32_t slots) const {
-    if (arrive(mine, slots)) ptx::write_in_order(mine.arrived, kComplete);
-  }
-
-  // When no jobs are left and the plan has some of many rows: a row.
-  __device__ LaneRow row_of_rest(uint32_t row, bool is_there) const {
-    const uint32_t position = row / call_.q_heads;
-    const MergeRow merge{call_.token_order[position], row - position * call_.q_heads, call_.merge_indptr[position],
-                         slots_of_token(call_, position)};
-    return {is_there && merge.count > 0, 0, call_.arrived + row, merge};
-  }
-  // Until it is complete or was merged. What is waited for comes as long as all blocks of the grid come to run: a block fills a
-  // multiprocessor and waits for nobody but them (Attention::attend says what that asks of callers).
-  __device__ Complete wait_for(const LaneRow& mine) const {
-    bool is_complete = false;
-    if (mine.is_there) {
-      uint32_t seen;
-      while ((seen = *static_cast<const volatile uint32_t*>(mine.arrived)) < kMerged) {
-      }
-      is_complete = seen == kComplete;
-      *mine.arrived = 0;  // for the next launch
-    }
-    __threadfence();
-    Complete complete;
-    complete.lanes = __ballot_sync(~0u, is_complete);
-    return complete;
-  }
-
-  // Merges what is complete.
-  __device__ __forceinline__ void merge(const LaneRow& mine, const Complete& complete) const {
-    if (complete.lanes == 0) return;
-    __syncwarp();  // other lanes read what one has seen arrive
-    const RowMerger<Element, kPolicy.head_dim, kLanes> merger(call_, lane_);
-    uint32_t left = complete.lanes;
-    // The next rows, the n-th of those left for the n-th that are merged together, and the first slots of each.
-    struct Rows {
-      MergeRow row;
-      uint32_t count, own_slot, slot;
-    };
-    const auto take = [&] {
-      uint32_t holder = __ffs(static_cast<int>(left)) - 1, count = 0;
-      for (; count < kRowsWarp && left != 0; ++count, left &= left - 1) {
-        if (count <= lane_ / kLanes) holder = __ffs(static_cast<int>(left)) - 1;
-      }
-      Rows rows{{__shfl_sync(~0u, mine.merge.token, holder), __shfl_sync(~0u, mine.merge.q_head, holder),
-                 __shfl_sync(~0u, mine.merge.begin, holder), __shfl_sync(~0u, mine.merge.count, holder)},
-                count,
-                __shfl_sync(~0u, complete.own_slot, holder)};
-      rows.slot = merger.slot_of(rows.row, 0);
-      return rows;
-    };
-    for (Rows next = take(); next.count != 0;) {
-      const Rows rows = next;
-      next.count = 0;
-      if (left != 0) next = take();
-      const Row sum =
-          kInvariant ? merger.fold(rows.row) : merger.weigh(rows.row, rows.slot, rows.own_slot, complete.own);
-      if (lane_ / kLanes < rows.count) sum.write_out(call_, rows.row.token, rows.row.q_head, lane_);
-    }
-  }
-  // For the next launch, or for the warp that waits for the row.
-  __device__ void mark_merged(const LaneRow& mine, const Complete& complete) const {
-    if ((complete.lanes >> lane_ & 1) != 0) *mine.arrived = is_rest_merged_ ? kMerged : 0;
   }
 
  private:
   __device__ uint32_t few_row(uint32_t round, uint32_t n) const {
     return (round * kWarps + warp_) * kRowsWarp + n;
   }
-  __device__ LaneRow lane_row(const Job& job, uint32_t first, uint32_t r) const {
-    const bool is_there = r < job.tokens * call_.group;
-    const uint32_t at = is_there ? r : 0, token = call_.token_of_row(at);
-    const SlabToken& of = stream_.tokens[first * kHalfSlabRows + token];
-    const MergeRow merge{of.token, q_head(job, at), of.merge_begin, of.merge_count};
-    return {is_there, token, call_.arrived + uint64_t{job.token_begin + token} * call_.q_heads + merge.q_head, merge};
+  __device__ void count_row_in(const Job& job, uint32_t r, uint32_t slots) const {
+    const uint32_t token = call_.token_of_row(r);
+    ptx::add_in_order(arrived_of(call_, job, token, r - token * call_.group), slots);
   }
   __device__ uint32_t q_head(const Job& job, uint32_t r) const {
     return job.kv_head * call_.group + r - call_.token_of_row(r) * call_.group;
@@ -300,7 +168,6 @@ class Finisher {
   const AttendCall& call_;
   HopperStream<kPolicy>& stream_;
   uint32_t lane_, warp_;  // warp of the warpgroup
-  bool is_rest_merged_;   // by merge_rest()
 };
 
 }  // namespace headwater::backend::cuda

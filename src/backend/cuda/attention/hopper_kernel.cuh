@@ -9,6 +9,7 @@
 #include "backend/cuda/attention/hopper_attend.cuh"
 #include "backend/cuda/attention/hopper_finish.cuh"
 #include "backend/cuda/attention/hopper_load.cuh"
+#include "backend/cuda/attention/hopper_merge.cuh"
 
 namespace headwater::backend::cuda {
 
@@ -17,7 +18,7 @@ class AttendingWarpgroup {
  public:
   using Shared = HopperShared<kPolicy>;
   using State = RowsState<kPolicy.head_dim>;
-  using Finish = Finisher<Element, kPolicy, kInvariant>;
+  using Finish = Finisher<Element, kPolicy>;
 
   __device__ AttendingWarpgroup(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
       : call_(call),
@@ -44,7 +45,8 @@ class AttendingWarpgroup {
       stream_.give_job_back(n, thread_ % kWarp);
       queries_ = place.end();
     }
-    if (finish_.is_rest_merged()) merge_rest();
+    if (call_.header->partials > 0)
+      RowMerger<Element, kPolicy, kInvariant>(call_, shared_, stream_index_, thread_).run();
   }
 
  private:
@@ -64,37 +66,18 @@ class AttendingWarpgroup {
   __device__ __forceinline__ void attend_few(const Job& job, uint32_t rows, const QueryPlace& place) {
     static_assert(kPolicy.few_rows <= QueryRows<Element, kPolicy>::kRowsOfQueryWarp,
                   "queries of few rows are copied ahead");
-    const LaneRow mine = finish_.row_of_few(job, place.first % 2);
-    // Long before it is needed; what has arrived by then costs nothing to look at.
-    const uint32_t arrived = *static_cast<const volatile uint32_t*>(mine.arrived);
-    typename Finish::Complete complete;
     if (rows <= 8) {
-      complete = attend_eights<1>(job, rows, place, mine, arrived);
+      attend_eights<1>(job, rows, place);
     } else {
-      complete = attend_eights<kPolicy.few_rows / 8>(job, rows, place, mine, arrived);
+      attend_eights<kPolicy.few_rows / 8>(job, rows, place);
     }
-    give_queries_back(place);
-    finish_.merge(mine, complete);
-    finish_.mark_merged(mine, complete);
   }
   template <uint32_t kEights>
-  __device__ __forceinline__ typename Finish::Complete attend_eights(const Job& job, uint32_t rows,
-                                                                     const QueryPlace& place, const LaneRow& mine,
-                                                                     uint32_t arrived) {
+  __device__ __forceinline__ void attend_eights(const Job& job, uint32_t rows, const QueryPlace& place) {
     FewRows<Element, kPolicy, kEights> few(call_, shared_, stream_index_, thread_);
     few.attend(job, place.first % 2, rows, slots_);
-    return finish_.finish(job, place.first % 2, rows, few, mine, arrived, slots_);
-  }
-
-  // The rows of this warp, every (number of warps)th.
-  __device__ __forceinline__ void merge_rest() {
-    const uint32_t rows = call_.header->tokens * call_.q_heads, stride = gridDim.x * kStreams * kWarps;
-    uint32_t first = (blockIdx.x * kStreams + stream_index_) * kWarps + thread_ / kWarp;
-    for (; first < rows; first += stride * kWarp) {
-      const uint32_t row = first + thread_ % kWarp * stride;
-      const LaneRow mine = finish_.row_of_rest(min(row, rows - 1), row < rows);
-      finish_.merge(mine, finish_.wait_for(mine));
-    }
+    finish_.finish(job, place.first % 2, rows, few, slots_);
+    give_queries_back(place);
   }
 
   __device__ __forceinline__ void attend_many(const Job& job, uint32_t rows, const QueryPlace& place) {
@@ -112,7 +95,7 @@ class AttendingWarpgroup {
     }
   }
 
-  // One state a token, in the first of its slots; the slots of further cuts stay empty.
+  // One state a token.
   __device__ __forceinline__ void attend_at_once(const Job& job, const QueryPlace& place, const ThreadRows& visible,
                                                  Attender<Element, kPolicy>& attender) {
     const uint32_t key_begin = uniform(job.key_begin), key_end = key_begin + uniform(job.key_count);
@@ -128,12 +111,9 @@ class AttendingWarpgroup {
       give_queries_back(place);
       return;
     }
-    const LaneRow mine = finish_.row_of_many(job, first);
     give_queries_back(place);
-    const uint32_t slots = slots_of_item(call_, job.flags, job.key_begin, key_end);
     finish_.write_partial(job, job.slot, state, lse2);
-    finish_.write_empty(job, mine, slots);
-    finish_.arrive_for_others(mine, slots);
+    finish_.count_in(job, 1);
   }
 
   // Cut by cut, each from scratch: folded in key order, sink first, or a slot each.
@@ -166,10 +146,9 @@ class AttendingWarpgroup {
       give_queries_back(place);
       return;
     }
-    const LaneRow mine = finish_.row_of_many(job, first);
     give_queries_back(place);
     if (folds) finish_.write_partial(job, job.slot, folded, folded_lse2);
-    finish_.arrive_for_others(mine, folds ? 1 : cuts);
+    finish_.count_in(job, folds ? 1 : cuts);
   }
 
   const AttendCall& call_;

@@ -14,8 +14,17 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
   const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
   if (allowed != cudaSuccess) return allowed;
-  kernel<<<launch.blocks, kBlockThreads, kBytes, launch.stream>>>(call);
-  return cudaGetLastError();
+  // Blocks wait for each other's partials, so all of them have to be there.
+  cudaLaunchAttribute together{.id = cudaLaunchAttributeCooperative};
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = launch.blocks;
+  config.blockDim = kBlockThreads;
+  config.dynamicSmemBytes = kBytes;
+  config.stream = launch.stream;
+  config.attrs = &together;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, call);
 }
 
 template <typename Element, uint32_t kHeadDim>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/cuda/attention/hopper_shared.cuh"
-#include "backend/cuda/attention/merge.cuh"
+#include "backend/cuda/attention/rows.cuh"
 #include "backend/cuda/attention/state.cuh"
 
 namespace headwater::backend::cuda {
@@ -290,24 +290,14 @@ class QueryLoader {
       const uint32_t at = job.token_begin + j;
       const bool is_blind = call_.token_empty[at] != 0;
       const uint32_t position = call_.token_position[at];
-      stream_.tokens[first * kHalfSlabRows + j] = {call_.token_order[at], is_blind ? ~0u : position,
-                                                   call_.merge_indptr[at], slots_of_token(call_, at)};
+      stream_.tokens[first * kHalfSlabRows + j] = {call_.token_order[at], is_blind ? ~0u : position};
+      if ((job.flags & attention::kDirect) == 0) ptx::prefetch_l2(arrived_of(call_, job, j, 0));  // will be added to
     }
     __syncwarp();
-    if ((job.flags & attention::kDirect) == 0) prefetch_merge(job, first);
     if (job.tokens * call_.group <= Rows::kRowsOfQueryWarp) {
       Rows::copy(call_, shared_, stream_index_, job, first, 0, 1);
     }
     for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.full[Use<2>(place.first + h).place]);
-  }
-
-  // What the end of the job will ask for.
-  __device__ void prefetch_merge(const Job& job, uint32_t first) const {
-    for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
-      const uint32_t row = job.token_begin + j;
-      ptx::prefetch_l2(call_.arrived + uint64_t{row} * call_.q_heads + job.kv_head * call_.group);
-      ptx::prefetch_l2(call_.merge_slots + stream_.tokens[first * kHalfSlabRows + j].merge_begin);
-    }
   }
 
   const AttendCall& call_;

@@ -41,6 +41,11 @@ struct Job {
 };
 inline constexpr uint32_t kNoTokens = 0;  // Job::tokens: there are no more jobs
 
+// The count of slots written of a job's token and query head, both counted inside the job.
+__device__ __forceinline__ uint32_t* arrived_of(const AttendCall& call, const Job& job, uint32_t token, uint32_t head) {
+  return call.arrived + uint64_t{job.token_begin + token} * call.q_heads + job.kv_head * call.group + head;
+}
+
 template <uint32_t kPlaces>
 struct Use {  // the n-th use of a ring of places
   uint32_t place, phase;
@@ -65,10 +70,9 @@ struct Barriers {
 inline constexpr uint32_t kJobs = 4;  // passed on ahead
 
 // What the query warp passes on of each token of a slab.
-struct alignas(16) SlabToken {
+struct alignas(8) SlabToken {
   uint32_t token;     // of the batch
   uint32_t position;  // ~0u: sees nothing
-  uint32_t merge_begin, merge_count;
 };
 
 template <AttendPolicy kPolicy>

@@ -57,11 +57,6 @@ constexpr uint32_t slab_tokens(uint32_t group) {
   return group == 0 || group > kSlabRows ? 0 : kSlabRows / group;
 }
 
-// Query tokens of one KV head whose rows are few.
-constexpr uint32_t few_tokens(uint32_t head_dim, uint32_t group) {
-  return group == 0 ? 0 : attend_policy(head_dim).few_rows / group;
-}
-
 // The n-th job of `items` items: which of them, and for which KV head. `together`: so many items for one KV head, then for the
 // next. Memory serves best who reads all heads of a page at the same time; but where items that follow each other read the
 // same pages, the cache serves best who reads a page for many.

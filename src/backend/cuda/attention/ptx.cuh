@@ -105,18 +105,25 @@ __device__ __forceinline__ void copy_piece(void* to, const void* from, bool is_t
 __device__ __forceinline__ void wait_pieces() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
+// What this thread has copied since the last call is one group; waits until no more than kLeft groups are under way.
+__device__ __forceinline__ void end_pieces() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <uint32_t kLeft>
+__device__ __forceinline__ void wait_pieces_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
 
 // ---- global memory
 
-// Adds, after all writes that this thread knows of, and sees all that others have written before they added.
-__device__ __forceinline__ uint32_t add_in_order(uint32_t* to, uint32_t value) {
-  uint32_t before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
-  return before;
+// Adds, after all writes that this thread knows of; who reads the sum in order sees them too.
+__device__ __forceinline__ void add_in_order(uint32_t* to, uint32_t value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
-
-__device__ __forceinline__ void write_in_order(uint32_t* to, uint32_t value) {
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+__device__ __forceinline__ uint32_t load_in_order(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
 }
 
 // Past the nearest cache. Issued where it stands: one behind the other, whatever becomes of the values.
@@ -125,12 +132,6 @@ __device__ __forceinline__ uint32_t load_far(const uint32_t* from) {
   asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from));
   return value;
 }
-__device__ __forceinline__ float4 load_far(const float* from) {
-  float4 v;
-  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
-  return v;
-}
-
 __device__ __forceinline__ void prefetch_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
