@@ -79,19 +79,15 @@ class RowMerger {
     Walk copied{rows, 0}, added{rows, 0};
     Unit next = take(copied);
     uint32_t slot = slot_of(next);
-    const auto copy_next = [&](uint32_t place) {
-      copy(next, slot, place);
+#pragma unroll 1
+    for (uint32_t n = 0; added.left != 0; ++n) {
+      copy(next, slot, memory_ + n % kPlaces * kPlaceFloats);
       next = take(copied);
       slot = slot_of(next);  // on its way beside the states of these
-    };
-#pragma unroll 1
-    for (uint32_t place = 0; place + 1 < kPlaces; ++place) copy_next(place);
-#pragma unroll 1
-    for (uint32_t place = 0; added.left != 0; place = place + 1 < kPlaces ? place + 1 : 0) {
-      copy_next(place > 0 ? place - 1 : kPlaces - 1);
+      if (n + 1 < kPlaces) continue;
       ptx::wait_pieces_but<kPlaces - 1>();
       __syncwarp();
-      add(take(added), memory_ + place * kPlaceFloats);
+      add(take(added), memory_ + (n + 1) % kPlaces * kPlaceFloats);
       __syncwarp();  // before others are copied there
     }
   }
@@ -111,10 +107,9 @@ class RowMerger {
     return unit.count == 0 ? 0 : call_.merge_slots[begin + min(lane_, unit.count - 1)];
   }
 
-  __device__ void copy(const Unit& unit, uint32_t slot, uint32_t place) const {
+  __device__ void copy(const Unit& unit, uint32_t slot, float* to) const {
     constexpr uint32_t kRounds = kPolicy.head_dim / 128 + 1;
     const uint32_t q_head = __shfl_sync(~0u, mine_.q_head, unit.holder), last = call_.head_dim / 4;
-    float* to = memory_ + place * kPlaceFloats;
 #pragma unroll 2
     for (uint32_t s = 0; s < unit.count; ++s, to += kStateFloats) {
       const float* const from = partial_row(call_, __shfl_sync(~0u, slot, s), q_head);
