@@ -18,19 +18,21 @@ struct Costs {
   double merge_state;  // of the rows that have the most
 };
 constexpr double kKeyFirst = 15.8;  // 4.28 TB/s over 132
-constexpr double kPartial = 15;     // 512 bytes written and read again
-constexpr double kMerge = 1500;     // from the last partial to the output
+constexpr double kPartial = 32;     // 512 bytes written and read again
+constexpr double kMerge = 2500;     // from the last partial to the output
 
-constexpr Costs kAdaptive{.step = 6500,
-                          .item = 700,
-                          .unsettled = 2200,
-                          .key_repeat = 6.6,
-                          .key_alone = 7.0,
-                          .key_at_least = 4.0,
-                          .rows_tile = 16,
-                          .tile = 1.6,
-                          .row = 250,
-                          .merge_state = 300};
+// The values with which the planner chooses best among the plans that were timed, in the cells of
+// bench/baselines/flashinfer_grid.json: sharing off and always, pieces of 19 sizes.
+constexpr Costs kAdaptive{.step = 7800,
+                          .item = 800,
+                          .unsettled = 930,
+                          .key_repeat = 6.7,
+                          .key_alone = 6.75,
+                          .key_at_least = 5.3,
+                          .rows_tile = 8,
+                          .tile = 1.07,
+                          .row = 135,
+                          .merge_state = 425};
 // Every job takes the way of many rows, whose products have 64, and writes a state for every cut.
 constexpr Costs kInvariant{.step = 7000,
                            .item = 2000,
