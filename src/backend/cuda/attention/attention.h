@@ -29,7 +29,7 @@ class Attention {
     ops::AttentionVariant variant;
   };
   // Enqueues one launch: attend and merge. kInvalidArgument for an output that is not aligned. Its blocks may wait for each
-  // other, so no other kernel that waits for this one, and no other attend, may run on the device at the same time.
+  // other, so the launch is cooperative: it begins when all of them fit beside what runs. One at a time: they share the scratch.
   Status attend(const Step& step, cudaStream_t stream);
 
   // What the planner has to know of the kernel that will run.
