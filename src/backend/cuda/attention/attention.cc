@@ -32,8 +32,7 @@ Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint3
 bool Attention::holds(const Step& step) const {
   const uint64_t rows = uint64_t{step.batch->plan.partials} * step.q_heads;
   return rows * partial_floats(step.pages->head_dim) * sizeof(float) <= partials_.size() && queue_.size() > 0 &&
-         step.batch->items_max > 0 &&
-         uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
+         step.batch->items_max > 0 && uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
 }
 
 AttendCall Attention::call_of(const Step& step) const {
@@ -89,9 +88,10 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
                  fmt::ptr(step.out), step.out_stride);
   }
   if (!is_invariant_ && step.batch->plan.cut != attention::kNoCut) {
-    return error(ErrorCode::kInvalidArgument,
-                 "a plan with cuts of {} keys for attention that is not invariant; plan with PlanSettings::invariant off",
-                 step.batch->plan.cut);
+    return error(
+        ErrorCode::kInvalidArgument,
+        "a plan with cuts of {} keys for attention that is not invariant; plan with PlanSettings::invariant off",
+        step.batch->plan.cut);
   }
   const AttendCall call = call_of(step);
   const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};

@@ -48,8 +48,7 @@ class Planned {
     attention::PlanSettings settings;
     settings.sharing = sharing;
     settings.invariant = is_invariant;
-    auto planner =
-        attention::Planner::create(limits, settings, attention_costs(kShape, is_invariant), h200());
+    auto planner = attention::Planner::create(limits, settings, attention_costs(kShape, is_invariant), h200());
     EXPECT_TRUE(planner) << planner.status().message();
     planner_.emplace(std::move(planner).value());
     auto made = planner_->plan(storage_.view());
