@@ -19,7 +19,7 @@
 // neither the grouping nor the batch. The *first* item of each token in key order folds its cuts locally and emits one
 // state; every later item emits one partial a cut; merge folds them in table order. (FlashInfer's cascade and Hydragen,
 // arXiv 2402.05099, merge the same states without fixing an order.)
-// Where bits may depend on the grouping (PlanSettings::invariant off), all keys are one cut: every item has one state.
+// Where bits may depend on the grouping (PlanSettings::invariant off), a cut of kNoCut makes one state of every item.
 #pragma once
 
 #include <array>
@@ -56,10 +56,12 @@ enum class Sharing : uint8_t { kAuto, kOff, kAlways };
 Result<Sharing> parse_sharing(std::string_view text);
 const char* to_string(Sharing sharing);
 
+inline constexpr uint32_t kNoCut = 1u << 30;  // keys: all are one cut
+
 struct PlanSettings {
   Sharing sharing = Sharing::kAuto;
   bool invariant = true;          // shared runs hold whole cuts only; pieces end at multiples of `cut`
-  uint32_t cut = 256;             // keys, if invariant; a multiple of the page size (rounded up to one at creation)
+  uint32_t cut = 256;             // keys; a multiple of the page size (rounded up to one when the planner is created)
   uint32_t shared_pages_min = 0;  // 0: whatever the cost model says
   uint32_t shared_members_min = 2;
   uint32_t window = 0;          // sliding window in tokens, absolute positions; 0: none. Key k is visible to position p
@@ -168,8 +170,6 @@ struct Outcome {
   NotShared reason() const;  // the most telling reason of a flat step: the first non-zero kind in the order failed,
                              // plan_capacity, off, below_cost, partial_cut, ... nothing_shared
 };
-
-inline constexpr uint32_t kNoCut = 1u << 31;  // Plan::cut where all keys are one
 
 // Views into arrays that the Planner owns; valid until its next plan().
 struct Plan {

@@ -114,8 +114,7 @@ class NaiveSearch {
         read_[run] = true;
       }
       const uint32_t last = (leaf ? sequences_[node.members[0]].kv_len : node.end) - 1;
-      const uint32_t cuts = settings_.invariant ? last / settings_.cut - begin / settings_.cut + 1 : 1;
-      const uint32_t states = !folds ? cuts : leaf ? 0 : 1;
+      const uint32_t states = !folds ? last / settings_.cut - begin / settings_.cut + 1 : leaf ? 0 : 1;
       sum += cost_.item + rows * (cost_.row + cost_.partial * states);
       pushed.clear();
       folds = false;

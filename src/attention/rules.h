@@ -46,7 +46,7 @@ struct Rules {
   static Rules create(const PlanSettings& settings, const CostModel& cost, const DeviceShape& device,
                       const PlanLimits& limits) {
     Rules rules{settings, device, limits};
-    rules.settings.cut = settings.invariant ? ceil_div(settings.cut, limits.page_size) * limits.page_size : kNoCut;
+    rules.settings.cut = ceil_div(settings.cut, limits.page_size) * limits.page_size;
     rules.settings.shared_members_min = std::max(settings.shared_members_min, 2u);
     rules.device.tokens_item_max = std::min(device.tokens_item_max, limits.tokens_max);
     rules.gain_min = cost.gain_min;

@@ -301,7 +301,7 @@ attention::Planner make_planner(const ops::Backend& backend, const AttentionSett
   }
   attention::PlanSettings settings;
   settings.sharing = sharing;
-  settings.cut = cut;
+  settings.cut = backend.info().invariant ? cut : backend.info().cut;
   settings.invariant = invariant;
   settings.window = setting.window;
   const ops::KvShape shape = setting.kv_shape();

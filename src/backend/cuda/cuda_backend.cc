@@ -228,6 +228,7 @@ Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
                         .invariant = config.invariant,
                         .device = traits.name};
   info.runs_models = false;
+  if (!config.invariant) info.cut = attention::kNoCut;
   return std::unique_ptr<ops::Backend>(
       std::make_unique<CudaBackend>(std::move(info), traits, config.invariant, std::move(stream)));
 }

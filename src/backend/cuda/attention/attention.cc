@@ -87,11 +87,10 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
                  "attention output at {} with {} elements a row; align it to 16 bytes and 4 elements",
                  fmt::ptr(step.out), step.out_stride);
   }
-  if (!is_invariant_ && step.batch->plan.cut != attention::kNoCut) {
-    return error(
-        ErrorCode::kInvalidArgument,
-        "a plan with cuts of {} keys for attention that is not invariant; plan with PlanSettings::invariant off",
-        step.batch->plan.cut);
+  if (!is_invariant_ && step.batch->plan.cut < attention::kNoCut) {
+    return error(ErrorCode::kInvalidArgument,
+                 "a plan with cuts of {} keys for attention that is not invariant; plan with BackendInfo::cut",
+                 step.batch->plan.cut);
   }
   const AttendCall call = call_of(step);
   const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};

@@ -48,6 +48,7 @@ class Planned {
     attention::PlanSettings settings;
     settings.sharing = sharing;
     settings.invariant = is_invariant;
+    if (!is_invariant) settings.cut = attention::kNoCut;
     auto planner = attention::Planner::create(limits, settings, attention_costs(kShape, is_invariant), h200());
     EXPECT_TRUE(planner) << planner.status().message();
     planner_.emplace(std::move(planner).value());
