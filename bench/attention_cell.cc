@@ -150,7 +150,7 @@ Status CellBench::check_arms(CellResult& result) {
     return error(ErrorCode::kInternal, "{}: the outputs of the arms differ by {:.3g}; allowed {:.3g}", work_.cell.name,
                  result.max_abs_diff, tolerance);
   }
-  result.identical = same_items(arms_[0].block.host_batch().plan, arms_[1].block.host_batch().plan);
+  result.identical = same_items(arms_[0].block.host_batch().plans[0], arms_[1].block.host_batch().plans[0]);
   return {};
 }
 

@@ -9,9 +9,10 @@ namespace {
 
 // In the order of the table, products come after the norms.
 constexpr std::pair<Kind, const char*> kKindNames[] = {
-    {Kind::kEmbed, "embed"},   {Kind::kNorm, "norm"},     {Kind::kRopeAppend, "rope+append"},
-    {Kind::kAttend, "attend"}, {Kind::kMerge, "merge"},   {Kind::kSiluMul, "silu"},
-    {Kind::kGather, "gather"}, {Kind::kSample, "sample"}, {Kind::kCopy, "copy"}};
+    {Kind::kEmbed, "embed"},     {Kind::kNorm, "norm"},     {Kind::kRopeAppend, "rope+append"},
+    {Kind::kAttend, "attend"},   {Kind::kMerge, "merge"},   {Kind::kGateMul, "gate"},
+    {Kind::kGather, "gather"},   {Kind::kSample, "sample"}, {Kind::kCopy, "copy"},
+    {Kind::kExperts, "experts"}, {Kind::kCap, "cap"}};
 static_assert(std::size(kKindNames) == kKinds);
 
 double seconds_at(uint64_t amount, double rate) {

@@ -40,6 +40,7 @@ class TimedBackend final : public ops::Backend {
                          uint32_t vocabulary) override {
     return backend_->reserve_scratch(limits, shape, q_heads, vocabulary);
   }
+  Status reserve_experts(const ops::ExpertsShape& shape) override { return backend_->reserve_experts(shape); }
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override {
     totals_.add_token_keys(block.page_table());
     return backend_->begin_step(block);
@@ -69,8 +70,14 @@ class TimedBackend final : public ops::Backend {
   void merge(const ops::AttentionParams& p) override {
     timed(Kind::kMerge, 0, [&] { backend_->merge(p); });
   }
-  void silu_mul(const ops::SiluMulParams& p) override {
-    timed(Kind::kSiluMul, 3 * bytes(p.out), [&] { backend_->silu_mul(p); });
+  void gate_mul(const ops::GateMulParams& p) override {
+    timed(Kind::kGateMul, 3 * bytes(p.out), [&] { backend_->gate_mul(p); });
+  }
+  void mix_experts(const ops::MixExpertsParams& p) override {
+    timed(Kind::kExperts, 0, [&] { backend_->mix_experts(p); });
+  }
+  void cap_logits(const ops::CapLogitsParams& p) override {
+    timed(Kind::kCap, 2 * bytes(p.logits), [&] { backend_->cap_logits(p); });
   }
   void gather_rows(const ops::GatherRowsParams& p) override {
     timed(Kind::kGather, 2 * bytes(p.out), [&] { backend_->gather_rows(p); });

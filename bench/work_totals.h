@@ -9,8 +9,20 @@
 namespace headwater::bench {
 
 // Everything but products, which are told apart by their shape.
-enum class Kind : uint8_t { kEmbed, kNorm, kRopeAppend, kAttend, kMerge, kSiluMul, kGather, kSample, kCopy };
-inline constexpr size_t kKinds = 9;
+enum class Kind : uint8_t {
+  kEmbed,
+  kNorm,
+  kRopeAppend,
+  kAttend,
+  kMerge,
+  kGateMul,
+  kGather,
+  kSample,
+  kCopy,
+  kExperts,
+  kCap
+};
+inline constexpr size_t kKinds = 11;
 inline constexpr size_t kProductShapesMax = 16;
 
 struct Work {

@@ -18,15 +18,21 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model
                                                      .pages_per_sequence_max = sizing.limits.pages_per_sequence_max,
                                                      .prefix_cache = config.prefix_cache,
                                                      .hash_key = {word(), word()}}));
-  HEADWATER_ASSIGN_OR_RETURN(attention::Planner planner,
-                             attention::Planner::create(sizing.limits.plan_limits(), sizing.config.attention,
-                                                        backend.cost_model(sizing.kv, model.q_heads),
-                                                        backend.device_shape(sizing.kv, model.q_heads)));
-  sizing.config.attention = planner.settings();
+  std::vector<attention::Planner> planners;
+  for (const uint32_t window : model.windows) {
+    attention::PlanSettings settings = sizing.config.attention;
+    settings.window = window;
+    HEADWATER_ASSIGN_OR_RETURN(
+        attention::Planner planner,
+        attention::Planner::create(sizing.limits.plan_limits(), settings, backend.cost_model(sizing.kv, model.q_heads),
+                                   backend.device_shape(sizing.kv, model.q_heads)));
+    planners.push_back(std::move(planner));
+  }
+  sizing.config.attention = planners[model.widest_plan()].settings();
   HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend.create_step_block(sizing.limits));
   HEADWATER_RETURN_IF_ERROR(decoder.prepare(sizing.limits, sizing.kv));
   HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<ops::KvPool> pool, backend.create_kv_pool(sizing.kv));
-  CoreEngine::Parts parts{sizing, std::move(cache), std::move(planner), std::move(block), std::move(pool)};
+  CoreEngine::Parts parts{sizing, std::move(cache), std::move(planners), std::move(block), std::move(pool)};
   return std::unique_ptr<Engine>(std::make_unique<CoreEngine>(std::move(parts), decoder, backend, clock));
 }
 
@@ -34,13 +40,14 @@ CoreEngine::CoreEngine(Parts parts, model::Decoder& decoder, ops::Backend& backe
     : clock_(clock == nullptr ? system_clock_ : *clock),
       sizing_(parts.sizing),
       vocabulary_(decoder.shape().vocabulary),
+      widest_plan_(decoder.shape().widest_plan()),
       inbox_(sizing_.config.queue_requests_max, sizing_.config.queue_tokens_max),
       outbox_(2 * (sizing_.config.queue_requests_max + sizing_.config.sequences_max)),
       decoder_(decoder),
       backend_(backend),
       pool_(std::move(parts.pool)),
       cache_(std::move(parts.cache)),
-      planner_(std::move(parts.planner)),
+      planners_(std::move(parts.planners)),
       block_(std::move(parts.block)) {
   const uint32_t sequences = sizing_.config.sequences_max;
   requests_.reserve(sequences + sizing_.config.queue_requests_max);

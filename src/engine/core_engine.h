@@ -27,7 +27,7 @@ class CoreEngine final : public Engine {
   struct Parts {  // what can fail to be made
     Sizing sizing;
     kv::PagedCache cache;
-    attention::Planner planner;
+    std::vector<attention::Planner> planners;  // one for each of ModelShape::windows
     ops::StepBlock block;
     std::unique_ptr<ops::KvPool> pool;
   };
@@ -95,6 +95,7 @@ class CoreEngine final : public Engine {
   const Clock& clock_;
   const Sizing sizing_;
   const uint32_t vocabulary_;
+  const uint32_t widest_plan_;
   std::atomic<RequestId> request_last_{0};
   Inbox inbox_;
   Outbox outbox_;
@@ -105,7 +106,7 @@ class CoreEngine final : public Engine {
   ops::Backend& backend_;
   std::unique_ptr<ops::KvPool> pool_;
   kv::PagedCache cache_;
-  attention::Planner planner_;
+  std::vector<attention::Planner> planners_;
   ops::StepBlock block_;
   std::vector<std::unique_ptr<ActiveRequest>> requests_;
   std::vector<Sequence*> running_;  // sorted by goes_before()
@@ -124,7 +125,7 @@ class CoreEngine final : public Engine {
   std::vector<ops::SampleRow> sample_rows_;
   std::span<const ops::Sampled> sampled_;
   std::vector<Outbox::Entry> entries_;
-  attention::Outcome outcome_;
+  attention::Outcome outcome_;  // of the plan with the widest window
   observe::OncePerKind logged_;
   kv::CacheCounters counted_;  // what report() has already added to the metrics
 };

@@ -47,7 +47,8 @@ struct EngineConfig {
   uint32_t outbox_emissions_max =
       0;  // per request, at least its n; 0: tokens_max * n, at most 4,096. Nothing is ever dropped: a
           // request that is not polled pauses, and gives its pages up when others need them
-  // cut 0: what suits the back end. invariant holds where the back end promises it too.
+  // cut 0: what suits the back end. invariant holds where the back end promises it too. window: the model's, whatever
+  // stands here.
   attention::PlanSettings attention = {.cut = 0};
   bool inject_page_fault = false;  // test: one sequence of every step reads a wrong page; its text must change
 };
@@ -79,12 +80,13 @@ class Engine {
   virtual void wake() = 0;  // any thread: wakes wait_for_work() once
   virtual void stop() = 0;  // any thread: wakes it for good
 
-  virtual const EngineConfig& config() const = 0;              // with the defaults filled in
-  virtual const EngineMetrics& metrics() const = 0;            // any thread
-  virtual const kv::PagedCache& cache() const = 0;             // engine thread; its config(): any thread
-  virtual const attention::Outcome& last_outcome() const = 0;  // engine thread; of the last step
-  virtual Snapshot snapshot() const = 0;                       // engine thread
-  virtual Status audit() const = 0;                            // engine thread; pages, sequences and counters agree
+  virtual const EngineConfig& config() const = 0;    // with the defaults filled in
+  virtual const EngineMetrics& metrics() const = 0;  // any thread
+  virtual const kv::PagedCache& cache() const = 0;   // engine thread; its config(): any thread
+  virtual const attention::Outcome& last_outcome()
+      const = 0;                          // engine thread; of the last step, of its plan with the widest window
+  virtual Snapshot snapshot() const = 0;  // engine thread
+  virtual Status audit() const = 0;       // engine thread; pages, sequences and counters agree
 };
 
 }  // namespace headwater::engine

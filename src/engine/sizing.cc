@@ -103,6 +103,10 @@ Status validate_sampling(const SamplingParams& sampling, uint32_t vocabulary) {
 Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& model, const ops::BackendInfo& backend,
                            uint64_t memory_available) {
   HEADWATER_RETURN_IF_ERROR(check_config(config, backend));
+  if (model.windows.empty() || model.windows.size() > ops::kPlansMax) {
+    return error(ErrorCode::kUnsupported, "{} has layers with {} different attention windows; a step plans 1 to {}",
+                 model.name, model.windows.size(), ops::kPlansMax);
+  }
   Sizing sizing{.config = config};
   EngineConfig& settings = sizing.config;
   if (settings.context_max == 0) settings.context_max = model.context_max;
@@ -123,7 +127,8 @@ Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& 
                    .tokens_max = settings.step_tokens_max,
                    .pages_per_sequence_max = (sizing.sequence_tokens_max + settings.page_size - 1) / settings.page_size,
                    .page_size = settings.page_size,
-                   .logits_max = settings.sequences_max};
+                   .logits_max = settings.sequences_max,
+                   .plans = static_cast<uint32_t>(model.windows.size())};
   return sizing;
 }
 

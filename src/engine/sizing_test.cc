@@ -54,6 +54,20 @@ TEST(Sizing, TakesASmallerPoolWhenItIsAskedFor) {
   EXPECT_THAT(size_engine(config, shape(), backend(), 0).status().message(), HasSubstr("less than one page"));
 }
 
+TEST(Sizing, MakesRoomForAPlanForEachWindowAndRefusesMoreThanAStepHas) {
+  model::ModelShape model = shape();
+  EXPECT_EQ(sizing_of({}).limits.plans, 1u);
+  model.windows = {64, 0};
+  EXPECT_EQ(size_engine({}, model, backend(), 1 << 20).value().limits.plans, 2u);
+  EXPECT_EQ(model.widest_plan(), 1u);
+  model.windows = {64, 32};
+  EXPECT_EQ(model.widest_plan(), 0u);
+  model.windows = {64, 32, 0};
+  const Status status = size_engine({}, model, backend(), 1 << 20).status();
+  EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("3 different attention windows"));
+}
+
 TEST(Sizing, CutsAndPromisesWhatTheBackEndDoes) {
   EngineConfig config;
   EXPECT_EQ(sizing_of(config).config.attention.cut, 256u);

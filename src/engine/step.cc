@@ -13,7 +13,7 @@ Result<bool> CoreEngine::step() {
     report();
     return can_advance();
   }
-  Status status = plan_attention();   // page table -> plan, in the step block
+  Status status = plan_attention();   // page table -> a plan a window, in the step block
   if (status) status = run_device();  // step block -> keys and values in the pool, sampled_
   if (status) {
     commit();  // sampled_ -> sequences advanced, full pages published, finished ones closed
@@ -28,10 +28,12 @@ Result<bool> CoreEngine::step() {
 
 Status CoreEngine::plan_attention() {
   const int64_t begin_ns = clock_.now_ns();
-  HEADWATER_ASSIGN_OR_RETURN(const attention::Plan* plan, planner_.plan(block_.page_table()));
+  for (uint32_t i = 0; i < planners_.size(); ++i) {
+    HEADWATER_ASSIGN_OR_RETURN(const attention::Plan* plan, planners_[i].plan(block_.page_table()));
+    block_.set_plan(*plan, i);
+    if (i == widest_plan_) outcome_ = plan->outcome;
+  }
   metrics_.plan_seconds.observe(1e-9 * static_cast<double>(clock_.now_ns() - begin_ns));
-  block_.set_plan(*plan);
-  outcome_ = plan->outcome;
   return {};
 }
 

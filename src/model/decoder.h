@@ -1,8 +1,10 @@
 // A model ready to run: shape, and one forward pass over a step's batch.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/core.h"
 #include "model/gguf.h"
@@ -25,7 +27,15 @@ struct ModelShape {
   float rope_base = 0;
   uint32_t rope_dims = 0;
   uint64_t weight_bytes = 0;  // as stored
+  // The different attention windows of the layers, in tokens (0: none), at most ops::kPlansMax. A step has a plan for each;
+  // AttentionParams::plan of a layer is the index of its window here.
+  std::vector<uint32_t> windows = {0};
 
+  // The plan that reads most: of the widest window, none being wider than any.
+  uint32_t widest_plan() const {
+    const auto widest = std::ranges::max_element(windows, {}, [](uint32_t window) { return window - 1; });  // 0 wraps
+    return static_cast<uint32_t>(widest - windows.begin());
+  }
   ops::KvShape kv_shape(uint32_t page_size, uint32_t pages, DType dtype) const {
     return {layers, kv_heads, head_dim, head_dim, page_size, pages, dtype};
   }

@@ -65,15 +65,21 @@ struct EmbedParams {
   std::span<const TokenId> token_ids;  // [T], inside the table
   const Weight* table;                 // [vocabulary, columns]
   Matrix out;                          // [T, columns]
+  float scale = 1.0f;                  // out = scale * row of the table (Gemma: sqrt(columns); Granite)
 };
 
-// residual += delta (delta may have no data); out = residual / sqrt(mean(residual^2) + epsilon) * weight.
+// With norm(x, w) = x / sqrt(mean(x^2) + epsilon) * w:
+//   residual += delta_scale * (delta_weight ? norm(delta, delta_weight) : delta)     (delta may have no data)
+//   out = weight ? norm(residual, weight) : residual
+// delta_weight: a norm behind a block (Gemma 2, OLMo 2); no weight: none before the next one (OLMo 2).
 struct AddNormParams {
   Matrix residual;      // [T, columns], updated
   Matrix delta;         // [T, columns] or data == nullptr
-  const float* weight;  // [columns]
+  const float* weight;  // [columns] or null
   float epsilon;
-  Matrix out;  // [T, columns]; may not alias residual
+  Matrix out;                           // [T, columns]; may not alias residual
+  const float* delta_weight = nullptr;  // [columns] or null
+  float delta_scale = 1.0f;             // Granite's residual multiplier
 };
 
 // out = x * transpose(weight) (+ bias). Several weights may read the same x: it is quantised once for all of them.
@@ -94,14 +100,18 @@ enum class RopeStyle : uint8_t {
 };  // llama GGUF: adjacent pairs; neox: element i with i + dim / 2
 struct Rope {
   RopeStyle style = RopeStyle::kAdjacentPairs;
-  uint32_t dims = 0;  // rotated dimensions of a head, even, <= head_dim
+  uint32_t dims = 0;  // rotated dimensions of a head, even, <= head_dim; 0: none is
   const float*
       inverse_frequencies;  // [dims / 2]; angle = position * inverse_frequencies[i]. Host memory on every back end
+  float scale = 1.0f;       // of cosine and sine, so of the rotated dimensions (yarn, longrope)
 };
+
+enum class NormSpan : uint8_t { kHead, kRow };
 
 // Rotates q and k by their positions and writes k and v of each token into its page slot, in one pass. A token whose append
 // page is kNoPage (a padded row) is not written. With norms, each head x of q and k becomes
-// x / sqrt(mean(x^2) + norm_epsilon) * norm before it is rotated (Qwen3, Gemma 3).
+// x / sqrt(mean(x^2) + norm_epsilon) * norm before it is rotated (Qwen3, Gemma 3); with NormSpan::kRow the mean is taken
+// over all heads of the token (OLMo 2).
 struct RopeAppendParams {
   Matrix q;  // [T, q_heads * head_dim], changed in place; may be a slice of a fused projection (stride > columns)
   Matrix k;  // [T, kv_heads * head_dim]; left as it was
@@ -110,12 +120,14 @@ struct RopeAppendParams {
   Rope rope;
   KvPool* pool;
   uint32_t layer;
-  const float* q_norm = nullptr;  // [head_dim], the same for all heads, or null
+  const float* q_norm = nullptr;  // [head_dim], the same for all heads; kRow: [q_heads * head_dim]; or null
   const float* k_norm = nullptr;
   float norm_epsilon = 1e-6f;
+  NormSpan norm_span = NormSpan::kHead;
 };
 
-// The fields of attention that differ between models (not between steps). The window is in the plan.
+// The fields of attention that differ between models (not between steps). The window is in the plan: a model whose layers
+// have different windows gets one plan for each (DeviceBatch::plans).
 struct AttentionVariant {
   float scale = 1.0f;    // scores = scale * q.k
   float softcap = 0.0f;  // > 0: scores = softcap * tanh(scores / softcap)
@@ -132,12 +144,56 @@ struct AttentionParams {
   uint32_t layer;
   uint32_t q_heads;  // a multiple of the pool's kv_heads; query head h reads KV head h / (q_heads / kv_heads)
   AttentionVariant variant;
+  uint32_t plan = 0;  // which of the step's plans: ModelShape::windows[plan] is its window
 };
 
-struct SiluMulParams {  // out = silu(gate) * up
+// kSilu: silu(g) * u. kGeluTanh: gelu(g) * u with the tanh approximation (Gemma).
+// kSwigluClamped: with g' = min(g, 7), u' = clamp(u, -7, 7): g' * sigmoid(1.702 g') * (u' + 1) (gpt-oss).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kSwigluClamped };
+
+struct GateMulParams {  // out = activation(gate, up)
   Matrix gate;          // [T, n]
   Matrix up;            // [T, n]
   Matrix out;           // [T, n]; may alias gate
+  Activation activation = Activation::kSilu;
+};
+
+// A feed-forward block of experts: out[t] = sum over the chosen experts e of p(t, e) * down_e(activation(gate_e x, up_e x)),
+// in descending order of router logits, the lower id first among equals. Products are grouped by expert. The bits of a
+// token depend on nothing but the token.
+// p: softmax over all router logits; renormalised over the chosen ones if asked, which is the softmax over the chosen
+// logits alone (Mixtral, Qwen3-MoE; gpt-oss).
+struct Expert {
+  const Weight* gate;                // [n, k]
+  const Weight* up;                  // [n, k]
+  const Weight* down;                // [k, n]
+  const float* gate_bias = nullptr;  // [n] or null
+  const float* up_bias = nullptr;    // [n] or null
+  const float* down_bias = nullptr;  // [k] or null
+};
+struct MixExpertsParams {
+  Matrix x;                         // [T, k]
+  Matrix router_logits;             // [T, experts]
+  std::span<const Expert> experts;  // of one shape
+  uint32_t experts_used;            // per token, 1 to experts
+  bool renormalize = true;
+  Activation activation = Activation::kSilu;
+  Matrix out;  // [T, k]; may not alias x
+};
+
+struct ExpertsShape {       // of the largest mix_experts()
+  uint32_t tokens_max = 0;  // T
+  uint32_t columns = 0;     // k
+  uint32_t hidden = 0;      // n
+  uint32_t experts = 0;     // of one layer
+  uint32_t experts_used = 0;
+};
+
+// logits = cap(scale * logits); cap(x) = softcap * tanh(x / softcap), the identity for softcap 0.
+struct CapLogitsParams {
+  Matrix logits;  // [L, vocabulary], changed in place
+  float scale = 1.0f;
+  float softcap = 0.0f;
 };
 
 struct GatherRowsParams {
@@ -224,6 +280,10 @@ class Backend {
   // Scratch for steps up to these limits; called once before the first step and again when limits grow.
   virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads,
                                  uint32_t vocabulary) = 0;
+  // Scratch for mix_experts() up to this shape; called like reserve_scratch(), by models that have experts.
+  virtual Status reserve_experts(const ExpertsShape& /*shape*/) {
+    return error(ErrorCode::kUnsupported, "the {} back end has no experts; use --backend cpu", info().name);
+  }
 
   // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the source
   // of an earlier one.
@@ -237,7 +297,9 @@ class Backend {
       const AttentionParams& params) = 0;  // writes partials to the back end's scratch, kDirect rows to out
   virtual void merge(
       const AttentionParams& params) = 0;  // folds partials in table order into out (and lse2); empty rows -> 0
-  virtual void silu_mul(const SiluMulParams& params) = 0;
+  virtual void gate_mul(const GateMulParams& params) = 0;
+  virtual void mix_experts(const MixExpertsParams& params) = 0;
+  virtual void cap_logits(const CapLogitsParams& params) = 0;
   virtual void gather_rows(const GatherRowsParams& params) = 0;
   virtual void sample(const SampleParams& params) = 0;  // enqueues
   // Waits for sample(); [L]. A row without a choosable token says so in its Sampled::error; its neighbours are untouched.

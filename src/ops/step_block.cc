@@ -15,15 +15,20 @@ constexpr uint64_t aligned(uint64_t bytes) {
 StepBlock::Offsets StepBlock::offsets_of(const StepLimits& limits) {
   const attention::PlanLimits plan = limits.plan_limits();
   const uint64_t sequences = limits.sequences_max, tokens = limits.tokens_max;
-  uint64_t end = aligned(sizeof(StepHeader));
+  uint64_t end = 0;
   const auto take = [&](uint64_t count, uint64_t size) { return std::exchange(end, end + aligned(count * size)); };
+  const auto take_plan = [&] {
+    return PlanOffsets{.header = take(1, sizeof(StepHeader)),
+                       .items = take(plan.items_max(), sizeof(attention::WorkItem)),
+                       .token_order = take(tokens, sizeof(uint32_t)),
+                       .token_position = take(tokens, sizeof(uint32_t)),
+                       .merge_indptr = take(tokens + 1, sizeof(uint32_t)),
+                       .merge_slots = take(plan.partials_max(), sizeof(uint32_t)),
+                       .token_empty = take(tokens, sizeof(uint8_t))};
+  };
+  check(limits.plans >= 1 && limits.plans <= kPlansMax, "a step block of no plan, or of more than kPlansMax");
   Offsets o{};
-  o.items = take(plan.items_max(), sizeof(attention::WorkItem));
-  o.token_order = take(tokens, sizeof(uint32_t));
-  o.token_position = take(tokens, sizeof(uint32_t));
-  o.merge_indptr = take(tokens + 1, sizeof(uint32_t));
-  o.merge_slots = take(plan.partials_max(), sizeof(uint32_t));
-  o.token_empty = take(tokens, sizeof(uint8_t));
+  o.plans[0] = take_plan();
   o.token_ids = take(tokens, sizeof(TokenId));
   o.positions = take(tokens, sizeof(uint32_t));
   o.append_pages = take(tokens, sizeof(PageId));
@@ -33,6 +38,7 @@ StepBlock::Offsets StepBlock::offsets_of(const StepLimits& limits) {
   o.kv_len = take(sequences, sizeof(uint32_t));
   o.q_indptr = take(sequences + 1, sizeof(uint32_t));
   o.versions = take(sequences, sizeof(uint64_t));
+  for (uint32_t i = 1; i < limits.plans; ++i) o.plans[i] = take_plan();
   o.page_ids = take(sequences * limits.pages_per_sequence_max, sizeof(PageId));
   o.end = end;
   return o;
@@ -69,7 +75,9 @@ void StepBlock::layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uin
   check(sequences <= limits_.sequences_max && tokens <= limits_.tokens_max && logits <= limits_.logits_max &&
             page_ids <= uint64_t{limits_.sequences_max} * limits_.pages_per_sequence_max,
         "the step is larger than its limits");
-  header() = {.tokens = tokens, .sequences = sequences, .logits = logits};
+  for (uint32_t i = 0; i < limits_.plans; ++i) {
+    header(i) = {.tokens = tokens, .sequences = sequences, .logits = logits};
+  }
   token_ids_ = at<TokenId>(offsets_.token_ids, tokens);
   positions_ = at<uint32_t>(offsets_.positions, tokens);
   append_pages_ = at<PageId>(offsets_.append_pages, tokens);
@@ -80,26 +88,30 @@ void StepBlock::layout(uint32_t sequences, uint32_t tokens, uint32_t logits, uin
   kv_len_ = at<uint32_t>(offsets_.kv_len, sequences);
   q_indptr_ = at<uint32_t>(offsets_.q_indptr, sequences + 1);
   versions_ = at<uint64_t>(offsets_.versions, sequences);
-  plan_ = {};
+  plans_ = {};
 }
 
 attention::PageTable StepBlock::page_table() const {
   return {limits_.page_size, page_indptr_, page_ids_, kv_len_, q_indptr_, versions_};
 }
 
-void StepBlock::set_plan(const attention::Plan& plan) {
+void StepBlock::set_plan(const attention::Plan& plan, uint32_t index) {
+  check(index < limits_.plans, "a plan beyond StepLimits::plans");
   const attention::PlanLimits limits = limits_.plan_limits();
-  plan_ = plan;
-  plan_.items = copy(plan.items, offsets_.items, limits.items_max());
-  plan_.token_order = copy(plan.token_order, offsets_.token_order, limits_.tokens_max);
-  plan_.token_position = copy(plan.token_position, offsets_.token_position, limits_.tokens_max);
-  plan_.merge_indptr = copy(plan.merge_indptr, offsets_.merge_indptr, uint64_t{limits_.tokens_max} + 1);
-  plan_.merge_slots = copy(plan.merge_slots, offsets_.merge_slots, limits.partials_max());
-  plan_.token_empty = copy(plan.token_empty, offsets_.token_empty, limits_.tokens_max);
-  header().items = static_cast<uint32_t>(plan.items.size());
-  header().items_large = plan.items_large;
-  header().reads_again = plan.outcome.bytes_read > plan.outcome.bytes_unique + plan.outcome.bytes_unique / 4;
-  header().partials = plan.partials;
+  const PlanOffsets& offsets = offsets_.plans[index];
+  attention::Plan& own = plans_[index];
+  own = plan;
+  own.items = copy(plan.items, offsets.items, limits.items_max());
+  own.token_order = copy(plan.token_order, offsets.token_order, limits_.tokens_max);
+  own.token_position = copy(plan.token_position, offsets.token_position, limits_.tokens_max);
+  own.merge_indptr = copy(plan.merge_indptr, offsets.merge_indptr, uint64_t{limits_.tokens_max} + 1);
+  own.merge_slots = copy(plan.merge_slots, offsets.merge_slots, limits.partials_max());
+  own.token_empty = copy(plan.token_empty, offsets.token_empty, limits_.tokens_max);
+  StepHeader& of_plan = header(index);
+  of_plan.items = static_cast<uint32_t>(plan.items.size());
+  of_plan.items_large = plan.items_large;
+  of_plan.reads_again = plan.outcome.bytes_read > plan.outcome.bytes_unique + plan.outcome.bytes_unique / 4;
+  of_plan.partials = plan.partials;
 }
 
 DeviceBatch StepBlock::host_batch() const {
@@ -118,16 +130,19 @@ DeviceBatch StepBlock::batch_at(const std::byte* base) const {
                     .append_pages = view(append_pages_, offsets_.append_pages),
                     .append_slots = view(append_slots_, offsets_.append_slots),
                     .logits_tokens = view(logits_tokens_, offsets_.logits_tokens),
-                    .page_ids = view(page_ids_, offsets_.page_ids),
-                    .plan = plan_,
-                    .header = reinterpret_cast<const StepHeader*>(base),
-                    .items_max = limits_.plan_limits().items_max()};
-  batch.plan.items = view(plan_.items, offsets_.items);
-  batch.plan.token_order = view(plan_.token_order, offsets_.token_order);
-  batch.plan.token_position = view(plan_.token_position, offsets_.token_position);
-  batch.plan.merge_indptr = view(plan_.merge_indptr, offsets_.merge_indptr);
-  batch.plan.merge_slots = view(plan_.merge_slots, offsets_.merge_slots);
-  batch.plan.token_empty = view(plan_.token_empty, offsets_.token_empty);
+                    .page_ids = view(page_ids_, offsets_.page_ids)};
+  for (uint32_t i = 0; i < limits_.plans; ++i) {
+    const attention::Plan& own = plans_[i];
+    const PlanOffsets& offsets = offsets_.plans[i];
+    DevicePlan& plan = batch.plans[i];
+    plan = {own, reinterpret_cast<const StepHeader*>(base + offsets.header), limits_.plan_limits().items_max()};
+    plan.items = view(own.items, offsets.items);
+    plan.token_order = view(own.token_order, offsets.token_order);
+    plan.token_position = view(own.token_position, offsets.token_position);
+    plan.merge_indptr = view(own.merge_indptr, offsets.merge_indptr);
+    plan.merge_slots = view(own.merge_slots, offsets.merge_slots);
+    plan.token_empty = view(own.token_empty, offsets.token_empty);
+  }
   return batch;
 }
 

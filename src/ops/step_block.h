@@ -10,6 +10,7 @@
 // are uploaded. Nothing here allocates after create().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +21,8 @@
 
 namespace headwater::ops {
 
+inline constexpr uint32_t kPlansMax = 2;  // attention plans of a step: one for each window of the model
+
 struct StepLimits {
   uint32_t sequences_max = 0;
   uint32_t tokens_max = 0;  // query tokens of a step
@@ -27,10 +30,17 @@ struct StepLimits {
   uint32_t page_size = 32;
   uint32_t logits_max = 0;  // rows of logits a step may ask for
   uint32_t workers = 1;     // BackendInfo::workers
+  uint32_t plans = 1;       // attention plans of a step, at most kPlansMax
 
   attention::PlanLimits plan_limits() const {
     return {sequences_max, tokens_max, pages_per_sequence_max, page_size, workers};
   }
+};
+
+// An attention plan as the device sees it: its spans lie in the block.
+struct DevicePlan : attention::Plan {
+  const StepHeader* header = nullptr;
+  uint32_t items_max = 0;  // room of items: what a later step may hold there
 };
 
 // The step as every operation sees it. All spans may point to device memory; sizes are host values.
@@ -43,9 +53,7 @@ struct DeviceBatch {
   std::span<const uint32_t> append_slots;   // [T] in [0, page_size)
   std::span<const uint32_t> logits_tokens;  // [L] tokens whose logits are wanted, in output order
   std::span<const PageId> page_ids;         // the page table's CSR array; WorkItem::page_begin indexes it
-  attention::Plan plan;                     // its spans lie in the block
-  const StepHeader* header = nullptr;       // at the block's beginning
-  uint32_t items_max = 0;                   // room of plan.items: what a later step may hold there
+  std::array<DevicePlan, kPlansMax> plans;  // the first StepLimits::plans of them
 };
 
 // The device's copy of a step block, freed with it.
@@ -76,17 +84,20 @@ class StepBlock {
   std::span<uint64_t> versions() const { return versions_; }        // [R]
   attention::PageTable page_table() const;
 
-  void set_plan(const attention::Plan& plan);         // copies the plan's arrays into the block
-  DeviceBatch host_batch() const;                     // views into this block
+  void set_plan(const attention::Plan& plan, uint32_t index = 0);  // copies the plan's arrays into the block
+  DeviceBatch host_batch() const;                                  // views into this block
   DeviceBatch batch_at(const std::byte* base) const;  // the same views into a copy of bytes() that lies at `base`
   std::span<const std::byte> bytes() const;           // the part in use: what one upload copies
   const StepLimits& limits() const { return limits_; }
   const DeviceCopy* device_copy() const { return device_copy_.get(); }  // null: the host's block is read itself
 
  private:
+  struct PlanOffsets {
+    uint64_t header, items, token_order, token_position, merge_indptr, merge_slots, token_empty;
+  };
   struct Offsets {  // in bytes, fixed by the limits
     uint64_t token_ids, positions, append_pages, append_slots, logits_tokens, page_indptr, kv_len, q_indptr, versions;
-    uint64_t items, token_order, token_position, merge_indptr, merge_slots, token_empty;
+    std::array<PlanOffsets, kPlansMax> plans;
     uint64_t page_ids, end;
   };
   static Offsets offsets_of(const StepLimits& limits);
@@ -96,7 +107,9 @@ class StepBlock {
   }
   template <typename T>
   std::span<const T> copy(std::span<const T> from, uint64_t offset, uint64_t count_max) const;
-  StepHeader& header() const { return *reinterpret_cast<StepHeader*>(memory_.data()); }
+  StepHeader& header(uint32_t plan) const {
+    return *reinterpret_cast<StepHeader*>(memory_.data() + offsets_.plans[plan].header);
+  }
 
   StepLimits limits_;
   Offsets offsets_{};
@@ -112,7 +125,7 @@ class StepBlock {
   std::span<uint32_t> kv_len_;
   std::span<uint32_t> q_indptr_;
   std::span<uint64_t> versions_;
-  attention::Plan plan_;
+  std::array<attention::Plan, kPlansMax> plans_;
 };
 
 }  // namespace headwater::ops

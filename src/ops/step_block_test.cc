@@ -75,7 +75,7 @@ TEST(StepBlock, CopiesThePlanBehindTheInputs) {
   auto plan = std::make_unique<SmallPlan>();
   block->set_plan(plan->view());
   plan.reset();  // the block keeps nothing of the planner's arrays
-  const attention::Plan copy = block->host_batch().plan;
+  const attention::Plan copy = block->host_batch().plans[0];
   ASSERT_EQ(copy.items.size(), 1u);
   EXPECT_EQ(copy.items[0].key_count, 20u);
   EXPECT_EQ(copy.token_order[0], 1u);
@@ -95,13 +95,13 @@ TEST(StepBlock, TheHeaderSaysWhatKindOfPlanItIs) {
   plan.items_large = 1;
   plan.outcome.bytes_unique = plan.outcome.bytes_read = 1000;
   block->set_plan(plan);
-  const StepHeader& header = *block->host_batch().header;
+  const StepHeader& header = *block->host_batch().plans[0].header;
   EXPECT_EQ(header.items_large, 1u);
   EXPECT_EQ(header.reads_again, 0u);
   plan.outcome.bytes_read = 2000;
   block->set_plan(plan);
   EXPECT_EQ(header.reads_again, 1u);
-  EXPECT_EQ(block->host_batch().items_max, kLimits.plan_limits().items_max());
+  EXPECT_EQ(block->host_batch().plans[0].items_max, kLimits.plan_limits().items_max());
   block->layout(1, 1, 1, 1);
   EXPECT_EQ(header.reads_again, 0u);
 }
@@ -118,8 +118,8 @@ TEST(StepBlock, BytesCoverInputsAndPlanAndOnlyThePageIdsInUse) {
   const DeviceBatch batch = block->host_batch();
   EXPECT_TRUE(is_inside(bytes, batch.token_ids));
   EXPECT_TRUE(is_inside(bytes, batch.page_ids));
-  EXPECT_TRUE(is_inside(bytes, batch.plan.items));
-  EXPECT_TRUE(is_inside(bytes, batch.plan.token_empty));
+  EXPECT_TRUE(is_inside(bytes, batch.plans[0].items));
+  EXPECT_TRUE(is_inside(bytes, batch.plans[0].token_empty));
   block->set_plan(SmallPlan().view());  // replaces the first
   EXPECT_EQ(block->bytes().size(), bytes.size());
 }
@@ -132,21 +132,21 @@ TEST(StepBlock, EveryArrayKeepsItsPlaceWhateverTheStepsSizes) {
   block->layout(1, 2, 0, 0);
   const DeviceBatch none = block->host_batch();
   EXPECT_EQ(none.page_ids.data(), large.page_ids.data());  // empty, but there
-  EXPECT_EQ(none.plan.items.data(), large.plan.items.data());
-  EXPECT_TRUE(none.plan.items.empty());
+  EXPECT_EQ(none.plans[0].items.data(), large.plans[0].items.data());
+  EXPECT_TRUE(none.plans[0].items.empty());
   block->layout(1, 2, 1, 1);
   block->set_plan(SmallPlan().view());
   const DeviceBatch small = block->host_batch();
   EXPECT_EQ(small.token_ids.data(), large.token_ids.data());
   EXPECT_EQ(small.append_slots.data(), large.append_slots.data());
   EXPECT_EQ(small.page_ids.data(), large.page_ids.data());
-  EXPECT_EQ(small.plan.items.data(), large.plan.items.data());
-  EXPECT_EQ(small.plan.merge_slots.data(), large.plan.merge_slots.data());
-  EXPECT_EQ(small.header, large.header);
-  EXPECT_EQ(small.header->tokens, 2u);
-  EXPECT_EQ(small.header->sequences, 1u);
-  EXPECT_EQ(small.header->items, 1u);
-  EXPECT_EQ(small.header->partials, 2u);
+  EXPECT_EQ(small.plans[0].items.data(), large.plans[0].items.data());
+  EXPECT_EQ(small.plans[0].merge_slots.data(), large.plans[0].merge_slots.data());
+  EXPECT_EQ(small.plans[0].header, large.plans[0].header);
+  EXPECT_EQ(small.plans[0].header->tokens, 2u);
+  EXPECT_EQ(small.plans[0].header->sequences, 1u);
+  EXPECT_EQ(small.plans[0].header->items, 1u);
+  EXPECT_EQ(small.plans[0].header->partials, 2u);
 }
 
 TEST(StepBlock, ACopyElsewhereIsViewedAtTheSameOffsets) {
@@ -157,10 +157,10 @@ TEST(StepBlock, ACopyElsewhereIsViewedAtTheSameOffsets) {
   const std::vector<std::byte> copy(block.bytes().begin(), block.bytes().end());
   const DeviceBatch batch = block.batch_at(copy.data());
   EXPECT_TRUE(is_inside(std::span(copy), batch.page_ids));
-  EXPECT_TRUE(is_inside(std::span(copy), batch.plan.token_empty));
+  EXPECT_TRUE(is_inside(std::span(copy), batch.plans[0].token_empty));
   EXPECT_EQ(batch.page_ids[3], 9u);
-  EXPECT_EQ(batch.plan.items[0].key_count, 20u);
-  EXPECT_EQ(batch.header->items, 1u);
+  EXPECT_EQ(batch.plans[0].items[0].key_count, 20u);
+  EXPECT_EQ(batch.plans[0].header->items, 1u);
 }
 
 TEST(StepBlock, ANewLayoutForgetsThePlanOfTheLastStep) {
@@ -168,7 +168,7 @@ TEST(StepBlock, ANewLayoutForgetsThePlanOfTheLastStep) {
   block->layout(2, 2, 1, 4);
   block->set_plan(SmallPlan().view());
   block->layout(1, 1, 1, 1);
-  EXPECT_TRUE(block->host_batch().plan.items.empty());
+  EXPECT_TRUE(block->host_batch().plans[0].items.empty());
 }
 
 TEST(StepBlock, HoldsTheLargestPlanOfItsLimits) {
@@ -179,7 +179,51 @@ TEST(StepBlock, HoldsTheLargestPlanOfItsLimits) {
   const std::vector<uint32_t> tokens(16), indptr(17), slots(limits.partials_max());
   const std::vector<uint8_t> empty(16);
   block->set_plan({items, tokens, tokens, indptr, slots, empty, limits.partials_max(), 64, 0, {}});
-  EXPECT_EQ(block->host_batch().plan.items.size(), items.size());
+  EXPECT_EQ(block->host_batch().plans[0].items.size(), items.size());
+}
+
+TEST(StepBlock, EveryPlanOfAStepHasItsOwnHeaderAndArrays) {
+  StepLimits limits = kLimits;
+  limits.plans = 2;
+  Result<StepBlock> block = StepBlock::create(limits);
+  block->layout(2, 2, 1, 4);
+  SmallPlan first, second;
+  second.items = {{0, 1, 0, 16, 4, 0, attention::kDirect}, {1, 1, 0, 0, 20, 0, attention::kDirect}};
+  second.positions = {3, 4};
+  block->set_plan(first.view(), 0);
+  block->set_plan(second.view(), 1);
+  const std::vector<std::byte> copy(block->bytes().begin(), block->bytes().end());
+  const DeviceBatch batch = block->batch_at(copy.data());
+  EXPECT_EQ(batch.plans[0].items.size(), 1u);
+  EXPECT_EQ(batch.plans[0].token_position[0], 19u);
+  EXPECT_EQ(batch.plans[1].items[1].key_count, 20u);
+  EXPECT_EQ(batch.plans[1].token_position[1], 4u);
+  EXPECT_EQ(batch.plans[1].items_max, limits.plan_limits().items_max());
+  EXPECT_EQ(batch.plans[0].header->items, 1u);
+  EXPECT_EQ(batch.plans[1].header->items, 2u);
+  EXPECT_EQ(batch.plans[1].header->tokens, 2u);
+  EXPECT_TRUE(is_inside(std::span(copy), batch.plans[1].token_empty));
+  EXPECT_TRUE(is_inside(std::span(copy), batch.page_ids));
+}
+
+TEST(StepBlock, ASecondPlanMovesNothingButThePageIds) {
+  StepLimits limits = kLimits;
+  limits.plans = 2;
+  StepBlock one = StepBlock::create(kLimits).value(), two = StepBlock::create(limits).value();
+  const auto offset = [](const StepBlock& block, const auto& array) {
+    return reinterpret_cast<const std::byte*>(array.data()) - block.bytes().data();
+  };
+  for (StepBlock* block : {&one, &two}) {
+    block->layout(2, 2, 1, 4);
+    block->set_plan(SmallPlan().view());
+  }
+  const DeviceBatch of_one = one.host_batch(), of_two = two.host_batch();
+  EXPECT_EQ(offset(one, of_one.plans[0].items), offset(two, of_two.plans[0].items));
+  EXPECT_EQ(offset(one, of_one.plans[0].token_empty), offset(two, of_two.plans[0].token_empty));
+  EXPECT_EQ(offset(one, of_one.token_ids), offset(two, of_two.token_ids));
+  EXPECT_EQ(offset(one, of_one.logits_tokens), offset(two, of_two.logits_tokens));
+  EXPECT_LT(offset(one, of_one.page_ids), offset(two, of_two.page_ids));
+  EXPECT_EQ(of_one.plans[1].header, nullptr);
 }
 
 TEST(StepBlockDeath, AStepBeyondTheLimitsIsABug) {
@@ -187,6 +231,8 @@ TEST(StepBlockDeath, AStepBeyondTheLimitsIsABug) {
   EXPECT_DEATH(block->layout(5, 5, 1, 5), "larger than its limits");
   EXPECT_DEATH(block->layout(4, 17, 1, 5), "larger than its limits");
   EXPECT_DEATH(block->layout(4, 16, 5, 5), "larger than its limits");
+  block->layout(1, 1, 1, 1);
+  EXPECT_DEATH(block->set_plan(SmallPlan().view(), 1), "beyond StepLimits::plans");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The beginning of every uploaded step block.
+// The beginning of every uploaded step block, and of each further plan in it.
 #pragma once
 
 #include <cstdint>

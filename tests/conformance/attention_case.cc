@@ -251,18 +251,20 @@ void AttentionRig::append(const std::vector<std::pair<PageId, uint32_t>>& slots,
   }
 }
 
-AttentionResult AttentionRig::run(const Sequences& sequences, const attention::Plan& plan, bool wants_lse2) {
+AttentionResult AttentionRig::run(const Sequences& sequences, const attention::Plan& plan, bool wants_lse2,
+                                  uint32_t plan_index) {
   const attention::PageTable table = sequences.table();
   const AttentionSetting& setting = data_.setting();
   const ops::KvShape& shape = pool_->shape();
-  const ops::StepLimits limits = limits_for(table, &plan);
+  ops::StepLimits limits = limits_for(table, &plan);
+  limits.plans = plan_index + 1;
   check(backend_.reserve_scratch(limits, shape, setting.q_heads(), 32).is_ok(), "reserve_scratch");
   Result<ops::StepBlock> block = backend_.create_step_block(limits);
   check(block.is_ok(), block.status().message().c_str());
   block->layout(table.sequences(), table.tokens(), 0, static_cast<uint32_t>(table.page_ids.size()));
   std::transform(table.page_ids.begin(), table.page_ids.end(), block->page_ids().begin(),
                  [&](PageId page) { return page + setting.page_base; });
-  block->set_plan(plan);
+  block->set_plan(plan, plan_index);
 
   HostMatrix q(table.tokens(), setting.q_heads() * shape.head_dim, setting.q_padding);
   for (uint32_t r = 0; r < table.sequences(); ++r) {
@@ -279,9 +281,15 @@ AttentionResult AttentionRig::run(const Sequences& sequences, const attention::P
   if (variant.sinks != nullptr) variant.sinks = memory_.put(data_.sinks());
   const Result<ops::DeviceBatch> batch = backend_.begin_step(*block);
   check(batch.is_ok(), batch.status().message().c_str());
-  const ops::AttentionParams params{
-      q_at,   out_at, wants_lse2 ? lse2_at.data : nullptr, &*batch, pool_.get(), shape.layers - 1, setting.q_heads(),
-      variant};
+  const ops::AttentionParams params{q_at,
+                                    out_at,
+                                    wants_lse2 ? lse2_at.data : nullptr,
+                                    &*batch,
+                                    pool_.get(),
+                                    shape.layers - 1,
+                                    setting.q_heads(),
+                                    variant,
+                                    plan_index};
   backend_.attend(params);
   backend_.merge(params);
   const Status status = backend_.finish();

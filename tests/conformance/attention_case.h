@@ -116,7 +116,9 @@ class AttentionCase {
 class AttentionRig {
  public:
   AttentionRig(ops::Backend& backend, const AttentionCase& data);
-  AttentionResult run(const Sequences& sequences, const attention::Plan& plan, bool wants_lse2 = true);
+  // plan_index: where in the step block the plan lies; those before it are empty.
+  AttentionResult run(const Sequences& sequences, const attention::Plan& plan, bool wants_lse2 = true,
+                      uint32_t plan_index = 0);
   ops::KvPool& pool() { return *pool_; }
 
  private:

@@ -78,6 +78,24 @@ TEST_P(Attention, EveryHeadSizeGroupPageSizeAndTypeUnderRandomPlans) {
   }
 }
 
+// Every multiple of 16 as the head size, every group up to 16, with all that a model may add.
+TEST_P(Attention, EveryGroupUpToSixteenAndEveryHeadSizeWithSinksSoftcapAndWindow) {
+  for (uint32_t i = 0; i < 16; ++i) {
+    Random random(3000 + i);
+    const AttentionSetting setting{.name = fmt::format("group {}, D {}", i + 1, 16 * (1 + i * 7 % 16)),
+                                   .seed = 3000 + i,
+                                   .kv_heads = 1,
+                                   .group = i + 1,
+                                   .head_dim = 16 * (1 + i * 7 % 16),
+                                   .pages = 40,
+                                   .dtype = i % 2 == 0 ? DType::kF32 : DType::kBF16,
+                                   .window = i % 3 == 0 ? 0 : 37 * (i % 3),
+                                   .softcap = i % 4 < 2 ? 0 : 20.0f,
+                                   .has_sinks = i % 5 < 2};
+    expect_conforms(setting, mixed_forest(16, 40, random), {.cut = 32}, 1);
+  }
+}
+
 TEST_P(Attention, SmallPagesUnderRandomPlansWhereTheBackEndTakesThem) {
   if (backend_->info().page_size_multiple > 2)
     GTEST_SKIP() << "takes multiples of " << backend_->info().page_size_multiple;
@@ -199,6 +217,16 @@ TEST_P(Attention, TheWindowAppliesUnderEveryType) {
         .name = "window 37", .seed = 10, .group = 3, .pages = 40, .dtype = dtype, .window = 37, .has_sinks = true};
     expect_conforms(setting, mixed_forest(16, 40, random), {.cut = 32}, 4);
   }
+}
+
+TEST_P(Attention, TheSecondPlanOfAStepIsAttendedWhereItIsAsked) {
+  Random random(21);
+  const AttentionSetting setting{.name = "plan 1", .seed = 21, .group = 2, .pages = 40, .window = 37};
+  const Sequences sequences = mixed_forest(16, 40, random);
+  const AttentionCase data(setting, sequences);
+  AttentionRig rig(*backend_, data);
+  PlanBuilder builder = random_plan(sequences.table(), {.cut = 32, .window = 37}, random);
+  EXPECT_TRUE(data.matches(rig.run(sequences, builder.plan(), true, 1), data.expected(sequences)));
 }
 
 TEST_P(Attention, SoftCaps) {

@@ -1,6 +1,8 @@
-// embed, add_norm, silu_mul and gather_rows against the reference.
+// embed, add_norm, gate_mul, cap_logits and gather_rows against the reference.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <optional>
 
 #include "conformance/matrices.h"
@@ -31,7 +33,8 @@ class Elementwise : public ModelTargetTest {
   std::optional<BackendMemory> got_, expected_;
 };
 
-TEST_P(Elementwise, EmbedGivesTheRowsOfTheTable) {
+TEST_P(Elementwise, EmbedGivesTheRowsOfTheTableTimesTheScale) {
+  float scale = 1;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0}) {
     Random random(1);
     const uint32_t rows = 50, columns = block_elements(dtype) == 1 ? 77 : 96;
@@ -50,12 +53,13 @@ TEST_P(Elementwise, EmbedGivesTheRowsOfTheTable) {
       block->layout(1, 6, 0, 0);
       std::copy(ids.begin(), ids.end(), block->token_ids().begin());
       const Result<ops::DeviceBatch> batch = backend.begin_step(*block);
-      backend.embed({batch->token_ids, weight->get(), out_at});
+      backend.embed({batch->token_ids, weight->get(), out_at, scale});
       EXPECT_TRUE(backend.finish());
       memory->get(*out, out_at);
     }
     EXPECT_TRUE(near(got.values(), expected.values(), tolerance_for(DType::kF32, 1), 1, to_string(dtype)));
     EXPECT_TRUE(got.is_padding_untouched());
+    scale *= -1.7f;
   }
 }
 
@@ -90,6 +94,49 @@ TEST_P(Elementwise, AddNormUpdatesTheResidualAndNormsIt) {
   }
 }
 
+// Every combination of what may be left out.
+TEST_P(Elementwise, AddNormWithANormBehindTheBlockAScaleOrNoNormAfterIt) {
+  for (uint32_t i = 0; i < 4 * std::size(kColumns); ++i) {
+    const uint32_t columns = kColumns[i / 4], rows = 1 + i % 7;
+    const bool norms_delta = i % 2 == 0, norms_residual = i % 4 < 2;
+    Random random(i);
+    HostMatrix residual(rows, columns, 1), delta(rows, columns, 2), got(rows, columns, 3), expected(rows, columns);
+    residual.fill(random, 3);
+    delta.fill(random, 2);
+    HostMatrix residual_expected = residual;
+    std::vector<float> weight(columns), delta_weight(columns);
+    for (float& value : weight) value = random.normal();
+    for (float& value : delta_weight) value = random.normal();
+    const auto run = [&](BackendMemory& memory, HostMatrix& residual_of, HostMatrix& out) {
+      memory.clear();
+      const ops::Matrix residual_at = memory.put(residual_of), out_at = memory.put(out);
+      memory.backend().add_norm({residual_at, memory.put(delta), norms_residual ? memory.put(weight) : nullptr, 1e-3f,
+                                 out_at, norms_delta ? memory.put(delta_weight) : nullptr, 0.22f});
+      EXPECT_TRUE(memory.backend().finish());
+      memory.get(residual_of, residual_at);
+      memory.get(out, out_at);
+    };
+    run(*got_, residual, got);
+    run(*expected_, residual_expected, expected);
+    const Tolerance tolerance = tolerance_for(DType::kF32, columns);
+    EXPECT_TRUE(near(residual.values(), residual_expected.values(), tolerance, i, "residual"));
+    EXPECT_TRUE(near(got.values(), expected.values(), tolerance, i, "out"));
+    EXPECT_TRUE(norms_residual || same_bits(got.values(), residual.values(), i));
+    EXPECT_TRUE(got.is_padding_untouched() && residual.is_padding_untouched());
+  }
+}
+
+TEST_P(Elementwise, AddNormWithNeitherDeltaNorWeightCopiesTheResidual) {
+  Random random(3);
+  HostMatrix residual(3, 50, 1), out(3, 50);
+  const std::vector<float> before = residual.fill(random).values();
+  const ops::Matrix out_at = got_->put(out);
+  backend_->add_norm({got_->put(residual), {}, nullptr, 1e-5f, out_at});
+  EXPECT_TRUE(backend_->finish());
+  got_->get(out, out_at);
+  EXPECT_TRUE(same_bits(out.values(), before, 3));
+}
+
 TEST_P(Elementwise, AddNormOfZerosIsZero) {
   HostMatrix residual(2, 48), out(2, 48);
   residual.fill(0);
@@ -101,27 +148,94 @@ TEST_P(Elementwise, AddNormOfZerosIsZero) {
   EXPECT_EQ(out.values(), std::vector<float>(2 * 48, 0.0f));
 }
 
-TEST_P(Elementwise, SiluMulInPlaceAndFarFromZero) {
+constexpr ops::Activation kActivations[] = {ops::Activation::kSilu, ops::Activation::kGeluTanh,
+                                            ops::Activation::kSwigluClamped};
+
+TEST_P(Elementwise, EveryActivationInPlaceAndFarFromZero) {
+  for (const ops::Activation activation : kActivations) {
+    for (const uint32_t columns : kColumns) {
+      for (const bool in_place : {false, true}) {
+        Random random(columns);
+        HostMatrix gate(5, columns, 2), up(5, columns, 1), got(5, columns, 7), expected(5, columns);
+        gate.fill(random, 4);
+        up.fill(random, 4);
+        for (uint32_t i = 0; i < std::min(4u, columns); ++i) {  // where exp overflows or vanishes in f32
+          gate.row(0)[i] = std::array{100.0f, -100.0f, 1e30f, -1e30f}[i];
+        }
+        const auto run = [&](BackendMemory& memory, bool is_in_place, HostMatrix& to) {
+          memory.clear();
+          const ops::Matrix gate_at = memory.put(gate), out_at = is_in_place ? gate_at : memory.put(to);
+          memory.backend().gate_mul({gate_at, memory.put(up), out_at, activation});
+          EXPECT_TRUE(memory.backend().finish());
+          memory.get(to, out_at);
+        };
+        run(*expected_, false, expected);
+        HostMatrix& out = in_place ? gate : got;
+        run(*got_, in_place, out);
+        EXPECT_TRUE(near(out.values(), expected.values(), tolerance_for(DType::kF32, 1), columns,
+                         fmt::format("activation {}", static_cast<int>(activation))));
+        EXPECT_TRUE(out.is_padding_untouched());
+      }
+    }
+  }
+}
+
+TEST_P(Elementwise, AnActivationOfNotANumberIsNotANumber) {
+  for (const ops::Activation activation : kActivations) {
+    HostMatrix gate(2, 37), up(2, 37), out(2, 37);
+    gate.fill(1);
+    up.fill(1);
+    gate.row(0)[3] = up.row(1)[36] = std::numeric_limits<float>::quiet_NaN();
+    const ops::Matrix out_at = got_->put(out);
+    backend_->gate_mul({got_->put(gate), got_->put(up), out_at, activation});
+    EXPECT_TRUE(backend_->finish());
+    got_->get(out, out_at);
+    for (uint32_t i = 0; i < 37; ++i) {
+      EXPECT_EQ(std::isnan(out.row(0)[i]), i == 3);
+      EXPECT_EQ(std::isnan(out.row(1)[i]), i == 36);
+    }
+  }
+}
+
+// The place of a value in its row, and the row in the matrix, do not change its bits.
+TEST_P(Elementwise, AnActivationHasTheSameBitsBesideAnyNeighbours) {
+  for (const ops::Activation activation : kActivations) {
+    Random random(5);
+    HostMatrix gate(30, 45), up(30, 45), out(30, 45);
+    gate.fill(random, 3);
+    up.fill(random);
+    for (uint32_t t = 0; t < 30; ++t) {
+      gate.row(t)[(7 * t) % 45] = 1.25f;
+      up.row(t)[(7 * t) % 45] = -0.7f;
+    }
+    const ops::Matrix out_at = got_->put(out);
+    backend_->gate_mul({got_->put(gate), got_->put(up), out_at, activation});
+    EXPECT_TRUE(backend_->finish());
+    got_->get(out, out_at);
+    for (uint32_t t = 1; t < 30; ++t) EXPECT_EQ(out.row(t)[(7 * t) % 45], out.row(0)[0]) << t;
+  }
+}
+
+TEST_P(Elementwise, CapLogitsScalesAndThenBends) {
   for (const uint32_t columns : kColumns) {
-    for (const bool in_place : {false, true}) {
+    for (const auto& [scale, softcap] : {std::pair{1.0f, 0.0f}, {1.0f, 30.0f}, {0.125f, 0.0f}, {0.5f, 20.0f}}) {
       Random random(columns);
-      HostMatrix gate(5, columns, 2), up(5, columns, 1), got(5, columns, 7), expected(5, columns);
-      gate.fill(random, 4);
-      up.fill(random);
-      gate.row(0)[0] = 100;  // where exp overflows or vanishes in f32
-      if (columns > 1) gate.row(0)[1] = -100;
-      const auto run = [&](BackendMemory& memory, bool is_in_place, HostMatrix& to) {
+      HostMatrix logits(4, columns, 3);
+      logits.fill(random, 40);
+      logits.row(0)[0] = -std::numeric_limits<float>::infinity();
+      HostMatrix expected = logits;
+      const auto run = [scale = scale, softcap = softcap](BackendMemory& memory, HostMatrix& in_place) {
         memory.clear();
-        const ops::Matrix gate_at = memory.put(gate), out_at = is_in_place ? gate_at : memory.put(to);
-        memory.backend().silu_mul({gate_at, memory.put(up), out_at});
+        const ops::Matrix at = memory.put(in_place);
+        memory.backend().cap_logits({at, scale, softcap});
         EXPECT_TRUE(memory.backend().finish());
-        memory.get(to, out_at);
+        memory.get(in_place, at);
       };
-      run(*expected_, false, expected);
-      HostMatrix& out = in_place ? gate : got;
-      run(*got_, in_place, out);
-      EXPECT_TRUE(near(out.values(), expected.values(), tolerance_for(DType::kF32, 1), columns));
-      EXPECT_TRUE(out.is_padding_untouched());
+      run(*got_, logits);
+      run(*expected_, expected);
+      EXPECT_TRUE(near(logits.values(), expected.values(), tolerance_for(DType::kF32, 1), columns,
+                       fmt::format("scale {}, softcap {}", scale, softcap)));
+      EXPECT_TRUE(logits.is_padding_untouched());
     }
   }
 }

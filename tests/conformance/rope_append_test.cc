@@ -22,6 +22,8 @@ struct RopeCase {
   DType dtype;
   uint32_t tokens;
   bool has_norms = false;
+  bool is_row_norm = false;  // over all heads of a token
+  float scale = 1;
 };
 
 constexpr uint32_t kKvHeads = 2, kGroup = 3;
@@ -82,19 +84,20 @@ class RopeStep {
     }
     const ops::Matrix qkv = memory.put(qkv_);
     ops::Backend& backend = memory.backend();
-    const float* q_norm = case_.has_norms ? norm_on(backend, 0.5f) : nullptr;
-    const float* k_norm = case_.has_norms ? norm_on(backend, 2.0f) : nullptr;
+    const float* q_norm = case_.has_norms ? norm_on(backend, 0.5f, kKvHeads * kGroup) : nullptr;
+    const float* k_norm = case_.has_norms ? norm_on(backend, 2.0f, kKvHeads) : nullptr;
     const Result<ops::DeviceBatch> batch = backend.begin_step(block);
     backend.rope_append({slice(qkv, 0, kKvHeads * kGroup),
                          slice(qkv, kKvHeads * kGroup, kKvHeads),
                          slice(qkv, kKvHeads * (kGroup + 1), kKvHeads),
                          &*batch,
-                         {case_.style, case_.dims, frequencies_.data()},
+                         {case_.style, case_.dims, case_.dims == 0 ? nullptr : frequencies_.data(), case_.scale},
                          pool_.get(),
                          1,
                          q_norm,
                          k_norm,
-                         0.01f});
+                         0.01f,
+                         case_.is_row_norm ? ops::NormSpan::kRow : ops::NormSpan::kHead});
     ASSERT_TRUE(backend.finish());
     const std::vector<float> old_values = qkv_.values();
     memory.get(qkv_, qkv);
@@ -145,11 +148,12 @@ class RopeStep {
     values = out.values();
   }
 
-  // [head_dim] weights from `least` to twice that.
-  const float* norm_on(ops::Backend& backend, float least) const {
-    std::vector<float> weights(case_.head_dim);
-    for (uint32_t i = 0; i < case_.head_dim; ++i) weights[i] = least * (1 + static_cast<float>(i) / case_.head_dim);
-    const Result<ops::Matrix> matrix = backend.allocate(1, case_.head_dim);
+  // Weights from `least` to twice that: [head_dim], or [heads * head_dim] of a row.
+  const float* norm_on(ops::Backend& backend, float least, uint32_t heads) const {
+    const uint32_t width = case_.is_row_norm ? heads * case_.head_dim : case_.head_dim;
+    std::vector<float> weights(width);
+    for (uint32_t i = 0; i < width; ++i) weights[i] = least * (1 + static_cast<float>(i) / static_cast<float>(width));
+    const Result<ops::Matrix> matrix = backend.allocate(1, width);
     check(matrix.is_ok() && backend.upload(*matrix, weights).is_ok(), "upload");
     return matrix->data;
   }
@@ -188,10 +192,17 @@ TEST_P(RopeAppend, RotatesAndAppendsAsTheReferenceDoes) {
                                {RopeStyle::kHalves, 128, 128, 16, DType::kF32, 5, true},
                                {RopeStyle::kAdjacentPairs, 64, 96, 32, DType::kF32, 9, true},
                                {RopeStyle::kHalves, 256, 256, 16, DType::kBF16, 3, true},
-                               {RopeStyle::kAdjacentPairs, 64, 64, 16, DType::kF8E4M3, 9, true}}) {
-    if (!takes(RopeStep(rope, 0).shape())) continue;
-    const std::string what = fmt::format("{} of {} dimensions, {}{}", rope.dims, rope.head_dim, to_string(rope.dtype),
-                                         rope.has_norms ? ", norms" : "");
+                               {RopeStyle::kAdjacentPairs, 64, 64, 16, DType::kF8E4M3, 9, true},
+                               {RopeStyle::kHalves, 0, 64, 16, DType::kF32, 3, true},
+                               {RopeStyle::kHalves, 128, 128, 16, DType::kF32, 9, true, true},
+                               {RopeStyle::kAdjacentPairs, 32, 80, 16, DType::kBF16, 5, true, true},
+                               {RopeStyle::kHalves, 96, 96, 16, DType::kF32, 5, false, false, 1.1902f},
+                               {RopeStyle::kAdjacentPairs, 48, 64, 32, DType::kF16, 9, true, false, 0.8f}}) {
+    const bool is_of_models = rope.is_row_norm || rope.scale != 1;  // no attention-only back end needs it
+    if ((is_of_models && !backend_->info().runs_models) || !takes(RopeStep(rope, 0).shape())) continue;
+    const std::string what =
+        fmt::format("{} of {} dimensions, {}{}{}, scale {}", rope.dims, rope.head_dim, to_string(rope.dtype),
+                    rope.has_norms ? ", norms" : "", rope.is_row_norm ? " of rows" : "", rope.scale);
     RopeStep got(rope, ++seed), expected(rope, seed);
     got.run(*backend_);
     expected.run(*reference);
@@ -199,6 +210,40 @@ TEST_P(RopeAppend, RotatesAndAppendsAsTheReferenceDoes) {
     EXPECT_TRUE(near(got.keys, expected.keys, keys_tolerance(rope.dtype), seed, what + ", k"));
     EXPECT_TRUE(near(got.values, expected.values, tolerance_for(rope.dtype, 1), seed, what + ", v"));
   }
+}
+
+// Layers of two kinds alternate, as in Gemma 3, and a third comes between: each turns by its own angles.
+TEST_P(RopeAppend, AlternatingRopesKeepToTheirAngles) {
+  const ops::KvShape shape{3, 1, 64, 64, 16, 1, DType::kF32};
+  const ops::StepLimits limits{1, 4, 1, 16, 1};
+  const std::vector<std::vector<float>> frequencies{{1.0f, 0.1f}, {0.5f, 0.01f}, {0.3f, 0.2f}};
+  const auto run = [&](ops::Backend& backend) {
+    std::vector<float> all;
+    EXPECT_TRUE(backend.reserve_scratch(limits, shape, 1, 32));
+    const auto pool = std::move(backend.create_kv_pool(shape)).value();
+    Result<ops::StepBlock> block = backend.create_step_block(limits);
+    BackendMemory memory(backend);
+    Random random(4);
+    for (const uint32_t kind : {0u, 1u, 0u, 1u, 2u, 0u, 1u, 1u, 2u, 2u, 0u}) {
+      block->layout(1, 4, 0, 0);
+      for (uint32_t t = 0; t < 4; ++t) {
+        block->positions()[t] = 100 + 3 * t;
+        block->append_pages()[t] = 0;
+        block->append_slots()[t] = t;
+      }
+      HostMatrix q(4, 64), k(4, 64);
+      memory.clear();
+      const ops::Matrix q_at = memory.put(q.fill(random)), k_at = memory.put(k.fill(random));
+      const Result<ops::DeviceBatch> batch = backend.begin_step(*block);
+      backend.rope_append(
+          {q_at, k_at, k_at, &*batch, {ops::RopeStyle::kHalves, 4, frequencies[kind].data()}, pool.get(), kind});
+      EXPECT_TRUE(backend.finish());
+      memory.get(q, q_at);
+      all.insert(all.end(), q.image().begin(), q.image().end());
+    }
+    return all;
+  };
+  EXPECT_TRUE(near(run(*backend_), run(*create_reference()), tolerance_for(DType::kF32, 1), 4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, RopeAppend, ::testing::ValuesIn(targets_beside_the_reference()), target_name);

@@ -78,7 +78,7 @@ const Kernel kKernels[] = {
     {"add_norm",
      [] {
        rowwise([](const StepKernels& kernels, float* values, const float* weight) {
-         kernels.add_norm(values, weight, weight, 1e-5f, 576, values + 576);
+         kernels.add_norm({values, weight, nullptr, 1.0f, weight, 1e-5f, 576, values + 576});
        });
      }},
     {"silu_mul",

@@ -54,8 +54,9 @@ inline engine::EngineConfig small_config(uint32_t page_size = 4) {
 
 class EngineUnderTest {
  public:
-  EngineUnderTest(engine::EngineConfig config, uint32_t pages, uint32_t context_max = 400)
-      : decoder(backend, kTestVocabulary, context_max) {
+  EngineUnderTest(engine::EngineConfig config, uint32_t pages, uint32_t context_max = 400,
+                  std::vector<uint32_t> windows = {0})
+      : decoder(backend, kTestVocabulary, context_max, std::move(windows)) {
     config.kv_bytes = decoder.kv_bytes(pages, config.page_size);
     auto created = engine::Engine::create(config, decoder, backend, &clock);
     EXPECT_TRUE(created) << created.status().message();
@@ -105,7 +106,9 @@ class EngineUnderTest {
 
   void expect_whole_answer(engine::RequestId id) {
     for (uint32_t choice = 0; choice < asked[id].n; ++choice) {
-      EXPECT_EQ(answers[id].tokens[choice], expected_tokens(asked[id], choice, kTestVocabulary)) << "choice " << choice;
+      EXPECT_EQ(answers[id].tokens[choice],
+                expected_tokens(asked[id], choice, kTestVocabulary, decoder.shape().windows))
+          << "choice " << choice;
       EXPECT_TRUE(answers[id].finished[choice] == engine::FinishReason::kLength ||
                   answers[id].finished[choice] == engine::FinishReason::kStop);
     }

@@ -25,12 +25,19 @@ struct Client {
   std::vector<engine::FinishReason> finished;  // [n]
 };
 
+// Mostly one kind of layer without a window.
+std::vector<uint32_t> random_windows(Random& random) {
+  const uint32_t wide = random.between(20, 60), narrow = random.between(1, 20);
+  const std::vector<uint32_t> choices[] = {{0}, {0}, {0}, {0}, {narrow}, {0, narrow}, {narrow, 0}, {wide, narrow}};
+  return choices[random.below(8)];
+}
+
 class Schedule {
  public:
   Schedule(uint64_t seed, Fault fault)
       : random_(seed),
         backend_(kVocabulary, random_.between(1, 8), fault),
-        decoder_(backend_, kVocabulary, kContextMax) {}
+        decoder_(backend_, kVocabulary, kContextMax, random_windows(random_)) {}
 
   ScheduleReport run();
 
@@ -189,7 +196,8 @@ std::string Schedule::poll() {
 
 std::string Schedule::check_client(const Client& client) const {
   for (uint32_t choice = 0; choice < client.request.n; ++choice) {
-    const std::vector<TokenId> expected = expected_tokens(client.request, choice, kVocabulary);
+    const std::vector<TokenId> expected =
+        expected_tokens(client.request, choice, kVocabulary, decoder_.shape().windows);
     const std::vector<TokenId>& got = client.tokens[choice];
     const bool ended_early =
         client.finished[choice] == engine::FinishReason::kCancelled ||

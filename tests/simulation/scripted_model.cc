@@ -13,6 +13,16 @@ uint64_t scramble(uint64_t x) {  // the finaliser of MurmurHash3
   return x ^ x >> 33;
 }
 
+// The first key that a position sees.
+uint32_t first_key(uint32_t position, uint32_t window) {
+  return window == 0 || position < window ? 0 : position - window + 1;
+}
+
+// What a plan adds to what a token sees through all of them. The first one's sum stays as it is.
+uint64_t seen_through(uint32_t plan, uint64_t sum) {
+  return plan == 0 ? sum : scramble(sum + plan);
+}
+
 [[noreturn]] void not_scripted() {
   check(false, "the scripted back end has no operations of a decoder");
   std::abort();
@@ -30,15 +40,23 @@ void logits_of(uint64_t keys_seen, std::span<float> logits) {
   }
 }
 
-std::vector<TokenId> expected_tokens(const engine::Request& request, uint32_t choice, uint32_t vocabulary) {
+std::vector<TokenId> expected_tokens(const engine::Request& request, uint32_t choice, uint32_t vocabulary,
+                                     const std::vector<uint32_t>& windows) {
   const engine::SamplingParams& asked = request.sampling;
   ops::SampleScratch scratch = ops::SampleScratch::create(vocabulary).value();
   std::vector<float> logits(vocabulary);
   std::vector<TokenId> generated;
-  uint64_t keys_seen = 0;
-  uint32_t position = 0;
-  for (const TokenId token : request.prompt) keys_seen += key_record(position++, token);
+  std::vector<uint64_t> sums{0};  // of the records before each position
+  const auto add_key = [&](TokenId token) {
+    sums.push_back(sums.back() + key_record(static_cast<uint32_t>(sums.size()) - 1, token));
+  };
+  for (const TokenId token : request.prompt) add_key(token);
   while (generated.size() < asked.tokens_max) {
+    const auto position = static_cast<uint32_t>(sums.size()) - 2;  // of the last token
+    uint64_t keys_seen = 0;
+    for (uint32_t i = 0; i < windows.size(); ++i) {
+      keys_seen += seen_through(i, sums.back() - sums[first_key(position, windows[i])]);
+    }
     logits_of(keys_seen, logits);
     const bool may_stop = generated.size() >= asked.tokens_min;
     ops::SampleRow row{
@@ -55,7 +73,7 @@ std::vector<TokenId> expected_tokens(const engine::Request& request, uint32_t ch
     if (!may_stop && !asked.ignore_stop_ids) row.banned = asked.stop_ids;
     const TokenId token = ops::sample_row(logits, row, scratch).value().token;
     generated.push_back(token);
-    keys_seen += key_record(position++, token);
+    add_key(token);
     if (!asked.ignore_stop_ids && std::ranges::count(asked.stop_ids, token) > 0) break;
   }
   return generated;
@@ -129,14 +147,21 @@ void ScriptedBackend::attend(const ops::AttentionParams&) {
 void ScriptedBackend::merge(const ops::AttentionParams&) {
   not_scripted();
 }
-void ScriptedBackend::silu_mul(const ops::SiluMulParams&) {
+void ScriptedBackend::gate_mul(const ops::GateMulParams&) {
+  not_scripted();
+}
+void ScriptedBackend::mix_experts(const ops::MixExpertsParams&) {
+  not_scripted();
+}
+void ScriptedBackend::cap_logits(const ops::CapLogitsParams&) {
   not_scripted();
 }
 void ScriptedBackend::gather_rows(const ops::GatherRowsParams&) {
   not_scripted();
 }
 
-ScriptedDecoder::ScriptedDecoder(ScriptedBackend& backend, uint32_t vocabulary, uint32_t context_max)
+ScriptedDecoder::ScriptedDecoder(ScriptedBackend& backend, uint32_t vocabulary, uint32_t context_max,
+                                 std::vector<uint32_t> windows)
     : backend_(backend) {
   shape_ = {.family = "scripted",
             .name = "scripted",
@@ -145,13 +170,15 @@ ScriptedDecoder::ScriptedDecoder(ScriptedBackend& backend, uint32_t vocabulary, 
             .kv_heads = 1,
             .head_dim = 1,
             .vocabulary = vocabulary,
-            .context_max = context_max};
+            .context_max = context_max,
+            .windows = std::move(windows)};
 }
 
 Status ScriptedDecoder::prepare(const ops::StepLimits& limits, const ops::KvShape& kv) {
   sums_.resize(size_t{limits.pages_per_sequence_max} * limits.page_size + 1);
   partials_.resize(limits.plan_limits().partials_max());
   seen_.resize(limits.tokens_max);
+  all_seen_.resize(limits.tokens_max);
   logits_.resize(size_t{limits.logits_max} * shape_.vocabulary);
   return backend_.reserve_scratch(limits, kv, shape_.q_heads, shape_.vocabulary);
 }
@@ -165,9 +192,9 @@ void ScriptedDecoder::append(const ops::DeviceBatch& batch, ScriptedPool& pool) 
   }
 }
 
-void ScriptedDecoder::attend_item(const ops::DeviceBatch& batch, const attention::WorkItem& item, ScriptedPool& pool) {
+void ScriptedDecoder::attend_item(const ops::DeviceBatch& batch, const attention::Plan& plan,
+                                  const attention::WorkItem& item, ScriptedPool& pool) {
   const uint32_t page_size = pool.shape().page_size;
-  const uint32_t cut = batch.plan.cut;
   const uint32_t page_skipped = backend_.fault() == Fault::kWrongPage && item.token_count > 1 ? 1 : 0;
   sums_[0] = 0;
   for (uint32_t k = 0; k < item.key_count; ++k) {
@@ -175,40 +202,40 @@ void ScriptedDecoder::attend_item(const ops::DeviceBatch& batch, const attention
     const PageId page = batch.page_ids[index % batch.page_ids.size()];
     sums_[k + 1] = sums_[k] + pool.page(page)[k % page_size];
   }
+  const uint32_t key_end = item.key_begin + item.key_count;
   for (uint32_t j = 0; j < item.token_count; ++j) {
-    const uint32_t keys_before = batch.plan.token_position[item.token_begin + j] + 1;  // the causal limit
-    const auto seen_until = [&](uint32_t key) {
-      const uint32_t visible = std::clamp(std::min(key, keys_before), item.key_begin, item.key_begin + item.key_count);
-      return Seen{sums_[visible - item.key_begin], visible - item.key_begin};
+    const uint32_t position = plan.token_position[item.token_begin + j];
+    const auto seen_between = [&](uint32_t begin, uint32_t end) {  // keys of the item that the token sees
+      begin = std::max(begin, first_key(position, plan.window));
+      end = std::min(end, position + 1);
+      return begin < end ? Seen{sums_[end - item.key_begin] - sums_[begin - item.key_begin], end - begin} : Seen{0, 0};
     };
-    const uint32_t key_end = item.key_begin + item.key_count;
     if (item.flags & attention::kDirect) {
-      seen_[batch.plan.token_order[item.token_begin + j]] = seen_until(key_end);
+      seen_[plan.token_order[item.token_begin + j]] = seen_between(item.key_begin, key_end);
     } else if (item.flags & attention::kFold) {
-      partials_[item.partial_begin + j] = seen_until(key_end);
+      partials_[item.partial_begin + j] = seen_between(item.key_begin, key_end);
     } else {
       uint32_t slot = item.partial_begin + j;
       for (uint32_t key = item.key_begin; key < key_end; slot += item.token_count) {
-        const uint32_t next = std::min((key / cut + 1) * cut, key_end);
-        const Seen before = seen_until(key);
-        const Seen after = seen_until(next);
-        partials_[slot] = {after.sum - before.sum, after.keys - before.keys};
+        const uint32_t next = std::min((key / plan.cut + 1) * plan.cut, key_end);
+        partials_[slot] = seen_between(key, next);
         key = next;
       }
     }
   }
 }
 
-Status ScriptedDecoder::merge(const ops::DeviceBatch& batch) {
-  const attention::Plan& plan = batch.plan;
+Status ScriptedDecoder::merge(const ops::DeviceBatch& batch, const attention::Plan& plan) {
   const uint32_t slots_dropped = backend_.fault() == Fault::kDropPartial ? 1 : 0;
   for (uint32_t p = 0; p < batch.tokens; ++p) {
     Seen& seen = seen_[plan.token_order[p]];
     for (uint32_t i = plan.merge_indptr[p]; i + slots_dropped < plan.merge_indptr[p + 1]; ++i)
       seen += partials_[plan.merge_slots[i]];
     const uint32_t position = batch.positions[plan.token_order[p]];
-    if (seen.keys != position + 1 || plan.token_position[p] != position || plan.token_empty[p] != 0) {
-      return error(ErrorCode::kInternal, "the token at position {} sees {} keys through the plan", position, seen.keys);
+    if (seen.keys != position + 1 - first_key(position, plan.window) || plan.token_position[p] != position ||
+        plan.token_empty[p] != 0) {
+      return error(ErrorCode::kInternal, "the token at position {} sees {} keys through the plan of window {}",
+                   position, seen.keys, plan.window);
     }
   }
   return {};
@@ -219,19 +246,24 @@ Result<ops::Matrix> ScriptedDecoder::forward(const ops::DeviceBatch& batch, ops:
     --failures_;
     return error(ErrorCode::kInternal, "the device failed (injected)");
   }
-  check(batch.plan.window == 0, "the scripted model has no window");
   auto& scripted = static_cast<ScriptedPool&>(pool);
   append(batch, scripted);
-  std::ranges::fill(std::span(partials_).first(batch.plan.partials), Seen{kPoison, kPoison});
-  std::ranges::fill(std::span(seen_).first(batch.tokens), Seen{0, 0});
-  for (const attention::WorkItem& item : batch.plan.items) attend_item(batch, item, scripted);
-  HEADWATER_RETURN_IF_ERROR(merge(batch));
+  std::ranges::fill(std::span(all_seen_).first(batch.tokens), 0);
+  for (uint32_t i = 0; i < shape_.windows.size(); ++i) {
+    const attention::Plan& plan = batch.plans[i];
+    check(plan.window == shape_.windows[i], "a plan of another window than the model's");
+    std::ranges::fill(std::span(partials_).first(plan.partials), Seen{kPoison, kPoison});
+    std::ranges::fill(std::span(seen_).first(batch.tokens), Seen{0, 0});
+    for (const attention::WorkItem& item : plan.items) attend_item(batch, plan, item, scripted);
+    HEADWATER_RETURN_IF_ERROR(merge(batch, plan));
+    for (uint32_t t = 0; t < batch.tokens; ++t) all_seen_[t] += seen_through(i, seen_[t].sum);
+  }
   tokens_computed_ += batch.tokens;
 
   const auto rows = static_cast<uint32_t>(batch.logits_tokens.size());
   const ops::Matrix logits{logits_.data(), rows, shape_.vocabulary, shape_.vocabulary};
   for (uint32_t i = 0; i < rows; ++i) {
-    logits_of(seen_[batch.logits_tokens[i]].sum, {logits.row(i), shape_.vocabulary});
+    logits_of(all_seen_[batch.logits_tokens[i]], {logits.row(i), shape_.vocabulary});
   }
   return logits;
 }

@@ -2,9 +2,9 @@
 // stale page or wrong plan gives another token. The text it must give is a plain function of the request alone.
 //
 //   pool      a 64-bit record of (position, token) for every page slot; a page that starts anew is poisoned first
-//   forward   writes the batch's records, walks plan.items and the merge table as a back end would, and adds up what
-//             each token sees; a token that does not see exactly its position + 1 keys fails the step
-//   logits    pseudo-random numbers in [0, 4) of that sum
+//   forward   writes the batch's records, walks the items and the merge table of each plan as a back end would, and adds up
+//             what each token sees; a token that does not see exactly the keys of its window fails the step
+//   logits    pseudo-random numbers in [0, 4) of these sums
 #pragma once
 
 #include <memory>
@@ -18,8 +18,9 @@ namespace headwater::testing {
 uint64_t key_record(uint32_t position, TokenId token);
 void logits_of(uint64_t keys_seen, std::span<float> logits);
 
-// What the engine must emit for one choice of a request if nobody stops it.
-std::vector<TokenId> expected_tokens(const engine::Request& request, uint32_t choice, uint32_t vocabulary);
+// What the engine must emit for one choice of a request if nobody stops it. windows: of the model.
+std::vector<TokenId> expected_tokens(const engine::Request& request, uint32_t choice, uint32_t vocabulary,
+                                     const std::vector<uint32_t>& windows = {0});
 
 // What can be broken on purpose, to see that it shows.
 enum class Fault : uint8_t {
@@ -64,7 +65,9 @@ class ScriptedBackend final : public ops::Backend {
   void rope_append(const ops::RopeAppendParams&) override;
   void attend(const ops::AttentionParams&) override;
   void merge(const ops::AttentionParams&) override;
-  void silu_mul(const ops::SiluMulParams&) override;
+  void gate_mul(const ops::GateMulParams&) override;
+  void mix_experts(const ops::MixExpertsParams&) override;
+  void cap_logits(const ops::CapLogitsParams&) override;
   void gather_rows(const ops::GatherRowsParams&) override;
 
  private:
@@ -78,7 +81,8 @@ class ScriptedBackend final : public ops::Backend {
 
 class ScriptedDecoder final : public model::Decoder {
  public:
-  ScriptedDecoder(ScriptedBackend& backend, uint32_t vocabulary, uint32_t context_max);
+  ScriptedDecoder(ScriptedBackend& backend, uint32_t vocabulary, uint32_t context_max,
+                  std::vector<uint32_t> windows = {0});
 
   const model::ModelShape& shape() const override { return shape_; }
   Status prepare(const ops::StepLimits& limits, const ops::KvShape& kv) override;
@@ -101,15 +105,17 @@ class ScriptedDecoder final : public model::Decoder {
     }
   };
   void append(const ops::DeviceBatch& batch, ScriptedPool& pool) const;
-  void attend_item(const ops::DeviceBatch& batch, const attention::WorkItem& item, ScriptedPool& pool);
-  Status merge(const ops::DeviceBatch& batch);
+  void attend_item(const ops::DeviceBatch& batch, const attention::Plan& plan, const attention::WorkItem& item,
+                   ScriptedPool& pool);
+  Status merge(const ops::DeviceBatch& batch, const attention::Plan& plan);
 
   ScriptedBackend& backend_;
   model::ModelShape shape_;
   std::vector<uint64_t> sums_;  // running sums over the keys of one item
   std::vector<Seen> partials_;
-  std::vector<Seen> seen_;     // [tokens_max] by batch token
-  std::vector<float> logits_;  // [logits_max][vocabulary]
+  std::vector<Seen> seen_;          // [tokens_max] by batch token, through one plan
+  std::vector<uint64_t> all_seen_;  // [tokens_max] by batch token, through all plans
+  std::vector<float> logits_;       // [logits_max][vocabulary]
   uint32_t failures_ = 0;
   uint64_t tokens_computed_ = 0;
 };

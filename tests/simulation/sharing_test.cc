@@ -91,6 +91,30 @@ TEST(EngineSharing, RequestsBehindOnePromptTakeTheSharedPath) {
   }
 }
 
+// One plan a window: every layer kind sees its own keys, shared or not, and the outcome is of the one that reads most.
+TEST(EngineSharing, LayersOfTwoWindowsSeeTheirOwnKeysWithSharingOnAndOff) {
+  const std::vector<TokenId> preamble = random_tokens(40, 1);
+  for (const std::vector<uint32_t>& windows : {std::vector<uint32_t>{0, 10}, {10, 0}, {33, 7}, {5}}) {
+    const bool is_first_widest = windows[0] == 0 || windows[0] == 33 || windows.size() == 1;
+    for (const attention::Sharing sharing : {attention::Sharing::kAlways, attention::Sharing::kOff}) {
+      EngineConfig config = small_config(4);
+      config.attention.sharing = sharing;
+      EngineUnderTest test(config, 128, 400, windows);
+      EXPECT_EQ(test.engine->config().attention.window, windows[is_first_widest ? 0 : 1]);
+      for (uint32_t i = 0; i < 4; ++i) test.submit(make_request(joined(preamble, random_tokens(2 + i, 10 + i)), 30));
+      test.submit(make_request(random_tokens(9, 50), 30));
+      test.steps(6);
+      if (windows.size() == 2 && windows[0] + windows[1] == 10) {
+        const attention::Path path =
+            sharing == attention::Sharing::kOff ? attention::Path::kFlat : attention::Path::kMixed;
+        EXPECT_EQ(test.engine->last_outcome().path, path) << "the narrow window has left the common prefix";
+      }
+      test.run();
+      for (const auto& [id, request] : test.asked) test.expect_whole_answer(id);
+    }
+  }
+}
+
 TEST(EngineSharing, FindsNestedGroups) {
   EngineUnderTest test(small_config(4), 128);
   const std::vector<TokenId> root = random_tokens(16, 1);

@@ -18,9 +18,8 @@ uint32_t pages_in_tree(const kv::PagedCache& cache) {  // of the sequences in sl
   return count;
 }
 
-TEST(SteadyDecode, AllocatesNothingAcrossPagesAndPublishing) {
-  if (!counts_allocations()) GTEST_SKIP() << "the sanitizer owns the allocator";
-  EngineUnderTest test(small_config(kPageSize), 600, 2048);
+void expect_no_allocation(const std::vector<uint32_t>& windows) {
+  EngineUnderTest test(small_config(kPageSize), 600, 2048, windows);
   const std::vector<TokenId> preamble = random_tokens(100, 1);
   std::vector<engine::RequestId> ids;
   for (uint32_t i = 0; i < kSequences; ++i) {
@@ -48,6 +47,16 @@ TEST(SteadyDecode, AllocatesNothingAcrossPagesAndPublishing) {
   EXPECT_GE(test.engine->cache().counters().pages_allocated - pages_before, uint64_t{31} * kSequences);
   EXPECT_GE(pages_in_tree(test.engine->cache()) - published_before, 31 * kSequences);
   EXPECT_GE(test.engine->metrics().attention_steps[static_cast<size_t>(attention::Path::kShared)].value(), kSteps);
+}
+
+TEST(SteadyDecode, AllocatesNothingAcrossPagesAndPublishing) {
+  if (!counts_allocations()) GTEST_SKIP() << "the sanitizer owns the allocator";
+  expect_no_allocation({0});
+}
+
+TEST(SteadyDecode, AllocatesNothingWithAPlanForEachOfTwoWindows) {
+  if (!counts_allocations()) GTEST_SKIP() << "the sanitizer owns the allocator";
+  expect_no_allocation({100, 0});
 }
 
 TEST(SteadyDecode, CountsTheAllocationsItIsBlindToOtherwise) {

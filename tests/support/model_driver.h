@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "attention/plan.h"
 #include "model/model.h"
@@ -27,17 +28,23 @@ class ModelDriver {
   static Result<ModelDriver> create(model::Model& model, ops::Backend& backend, const Settings& settings) {
     const model::ModelShape& shape = model.shape();
     const uint32_t pages = (settings.tokens_max + kPageSize - 1) / kPageSize;
-    const ops::StepLimits limits{1, settings.chunk, pages, kPageSize, settings.chunk};
+    ops::StepLimits limits{1, settings.chunk, pages, kPageSize, settings.chunk};
+    limits.plans = static_cast<uint32_t>(shape.windows.size());
     const ops::KvShape kv = shape.kv_shape(kPageSize, pages, settings.kv_dtype);
-    HEADWATER_ASSIGN_OR_RETURN(
-        auto planner, attention::Planner::create(
-                          limits.plan_limits(), {.invariant = backend.info().invariant, .cut = backend.info().cut},
-                          backend.cost_model(kv, shape.q_heads), backend.device_shape(kv, shape.q_heads)));
+    std::vector<attention::Planner> planners;
+    for (const uint32_t window : shape.windows) {
+      HEADWATER_ASSIGN_OR_RETURN(
+          auto planner, attention::Planner::create(
+                            limits.plan_limits(),
+                            {.invariant = backend.info().invariant, .cut = backend.info().cut, .window = window},
+                            backend.cost_model(kv, shape.q_heads), backend.device_shape(kv, shape.q_heads)));
+      planners.push_back(std::move(planner));
+    }
     HEADWATER_ASSIGN_OR_RETURN(auto block, backend.create_step_block(limits));
     HEADWATER_ASSIGN_OR_RETURN(auto decoder, model.create_decoder());
     HEADWATER_RETURN_IF_ERROR(decoder->prepare(limits, kv));
     HEADWATER_ASSIGN_OR_RETURN(auto pool, backend.create_kv_pool(kv));
-    return ModelDriver(settings, backend, std::move(planner), std::move(block), std::move(decoder), std::move(pool));
+    return ModelDriver(settings, backend, std::move(planners), std::move(block), std::move(decoder), std::move(pool));
   }
 
   // Computes `tokens` from position 0 on and visits the logits of the positions from `first` on, in order.
@@ -58,11 +65,11 @@ class ModelDriver {
  private:
   static constexpr uint32_t kPageSize = 32;
 
-  ModelDriver(const Settings& settings, ops::Backend& backend, attention::Planner planner, ops::StepBlock block,
-              std::unique_ptr<model::Decoder> decoder, std::unique_ptr<ops::KvPool> pool)
+  ModelDriver(const Settings& settings, ops::Backend& backend, std::vector<attention::Planner> planners,
+              ops::StepBlock block, std::unique_ptr<model::Decoder> decoder, std::unique_ptr<ops::KvPool> pool)
       : settings_(settings),
         backend_(&backend),
-        planner_(std::move(planner)),
+        planners_(std::move(planners)),
         block_(std::move(block)),
         decoder_(std::move(decoder)),
         pool_(std::move(pool)) {}
@@ -90,8 +97,10 @@ class ModelDriver {
     block_.q_indptr()[1] = end - begin;
     block_.kv_len()[0] = end;
     block_.versions()[0] = 0;
-    HEADWATER_ASSIGN_OR_RETURN(const attention::Plan* plan, planner_.plan(block_.page_table()));
-    block_.set_plan(*plan);
+    for (uint32_t i = 0; i < planners_.size(); ++i) {
+      HEADWATER_ASSIGN_OR_RETURN(const attention::Plan* plan, planners_[i].plan(block_.page_table()));
+      block_.set_plan(*plan, i);
+    }
     HEADWATER_ASSIGN_OR_RETURN(const ops::DeviceBatch batch, backend_->begin_step(block_));
     HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix logits, decoder_->forward(batch, *pool_));
     HEADWATER_RETURN_IF_ERROR(backend_->finish());
@@ -100,7 +109,7 @@ class ModelDriver {
 
   Settings settings_;
   ops::Backend* backend_;
-  attention::Planner planner_;
+  std::vector<attention::Planner> planners_;
   ops::StepBlock block_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<ops::KvPool> pool_;

@@ -105,15 +105,17 @@ Status Attention::reserve(const ops::StepLimits& limits, const ops::KvShape& sha
   const uint64_t states = uint64_t{limits.plan_limits().partials_max()} * q_heads;
   HEADWATER_RETURN_IF_ERROR(grow(partial_values_, states * shape.v_head_dim * sizeof(float)));
   HEADWATER_RETURN_IF_ERROR(grow(partial_lse2_, states * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(angles_.memory, uint64_t{limits.tokens_max} * 2 * shape.head_dim * sizeof(float)));
-  angles_.positions.clear();
-  angles_.positions.reserve(limits.tokens_max);
-  angles_.inverse_frequencies.reserve(shape.head_dim / 2);
+  for (Angles& angles : angles_) {
+    HEADWATER_RETURN_IF_ERROR(grow(angles.memory, uint64_t{limits.tokens_max} * 2 * shape.head_dim * sizeof(float)));
+    angles.positions.clear();
+    angles.positions.reserve(limits.tokens_max);
+    angles.inverse_frequencies.reserve(shape.head_dim / 2);
+  }
   return {};
 }
 
 AttendCall Attention::call_of(const ops::AttentionParams& params) const {
-  const attention::Plan& plan = params.batch->plan;
+  const attention::Plan& plan = params.batch->plans[params.plan];
   AttendCall call{};
   call.pages = layer_pages(*params.pool, params.layer);
   call.q = params.q.data;
@@ -144,7 +146,7 @@ AttendCall Attention::call_of(const ops::AttentionParams& params) const {
 
 void Attention::attend(const ops::AttentionParams& params) {
   const AttendCall call = call_of(params);
-  const std::span<const attention::WorkItem> items = params.batch->plan.items;
+  const std::span<const attention::WorkItem> items = params.batch->plans[params.plan].items;
   const auto item_count = static_cast<uint32_t>(items.size());
   pool_.run(item_count * params.pool->shape().kv_heads, [&](uint32_t task, uint32_t worker) {
     const attention::WorkItem& item = items[task % item_count];
@@ -165,32 +167,40 @@ void Attention::merge(const ops::AttentionParams& params) {
   for_tokens(pool_, params.batch->tokens, [&](uint32_t token) { kernels_.merge(call, token); });
 }
 
-const float* Attention::angles_of(const ops::DeviceBatch& batch, const ops::Rope& rope) {
-  const std::span<float> table = angles_.memory.as<float>();
-  const uint32_t half = rope.dims / 2;
-  const std::span<const float> frequencies(rope.inverse_frequencies, half);
-  if (rope.style == angles_.style && std::ranges::equal(batch.positions, angles_.positions) &&
-      std::ranges::equal(frequencies, angles_.inverse_frequencies)) {
-    return table.data();
-  }
+bool Attention::Angles::are_of(const ops::DeviceBatch& batch, const ops::Rope& rope) const {
+  return style == rope.style && scale == rope.scale && std::ranges::equal(positions, batch.positions) &&
+         std::ranges::equal(inverse_frequencies, std::span(rope.inverse_frequencies, rope.dims / 2));
+}
+
+void Attention::fill(Angles& angles, const ops::DeviceBatch& batch, const ops::Rope& rope) {
+  const std::span<float> table = angles.memory.as<float>();
+  const std::span<const float> frequencies(rope.inverse_frequencies, rope.dims / 2);
   check(uint64_t{batch.tokens} * 2 * rope.dims <= table.size(), "more tokens than reserved");
-  angles_.style = rope.style;
-  angles_.positions.assign(batch.positions.begin(), batch.positions.end());
-  angles_.inverse_frequencies.assign(frequencies.begin(), frequencies.end());
+  angles.style = rope.style;
+  angles.scale = rope.scale;
+  angles.positions.assign(batch.positions.begin(), batch.positions.end());
+  angles.inverse_frequencies.assign(frequencies.begin(), frequencies.end());
   for_tokens(pool_, batch.tokens, [&](uint32_t token) {
     float* cosines = table.data() + uint64_t{token} * 2 * rope.dims;
     float* sines = cosines + rope.dims;
     const bool adjacent = rope.style == ops::RopeStyle::kAdjacentPairs;
-    for (uint32_t i = 0; i < half; ++i) {
+    for (uint32_t i = 0; i < frequencies.size(); ++i) {
       const double angle = static_cast<double>(batch.positions[token]) * frequencies[i];
       const uint32_t first = adjacent ? 2 * i : i;
-      const uint32_t second = adjacent ? 2 * i + 1 : i + half;
-      cosines[first] = cosines[second] = static_cast<float>(std::cos(angle));
-      sines[second] = static_cast<float>(std::sin(angle));
+      const uint32_t second = adjacent ? 2 * i + 1 : i + rope.dims / 2;
+      cosines[first] = cosines[second] = static_cast<float>(rope.scale * std::cos(angle));
+      sines[second] = static_cast<float>(rope.scale * std::sin(angle));
       sines[first] = -sines[second];
     }
   });
-  return table.data();
+}
+
+const float* Attention::angles_of(const ops::DeviceBatch& batch, const ops::Rope& rope) {
+  if (!angles_[0].are_of(batch, rope)) {
+    std::swap(angles_[0], angles_[1]);
+    if (!angles_[0].are_of(batch, rope)) fill(angles_[0], batch, rope);
+  }
+  return angles_[0].memory.as<float>().data();
 }
 
 void Attention::rope_append(const ops::RopeAppendParams& params) {
@@ -210,6 +220,7 @@ void Attention::rope_append(const ops::RopeAppendParams& params) {
   call.adjacent = params.rope.style == ops::RopeStyle::kAdjacentPairs;
   call.q_norm = params.q_norm;
   call.k_norm = params.k_norm;
+  call.row_norms = params.norm_span == ops::NormSpan::kRow;
   call.norm_epsilon = params.norm_epsilon;
   call.append_pages = batch.append_pages.data();
   call.append_slots = batch.append_slots.data();

@@ -3,6 +3,7 @@
 // them.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -41,15 +42,18 @@ class Attention {
   struct ScratchBytes {  // of one worker, the largest of every reserve()
     uint64_t q = 0, lse2 = 0, sums = 0, tail = 0, wide = 0, scales = 0;
   };
-  // The angles of the last rope_append: the layers of a step share them.
+  // Angles of an earlier rope_append: the layers of a step share them.
   struct Angles {
     Buffer memory;  // [tokens][2][dims]
     ops::RopeStyle style{};
+    float scale = 0;
     std::vector<uint32_t> positions;
     std::vector<float> inverse_frequencies;
+    bool are_of(const ops::DeviceBatch& batch, const ops::Rope& rope) const;
   };
 
   AttendCall call_of(const ops::AttentionParams& params) const;
+  void fill(Angles& angles, const ops::DeviceBatch& batch, const ops::Rope& rope);
   const float* angles_of(const ops::DeviceBatch& batch, const ops::Rope& rope);
 
   const Target target_;
@@ -58,7 +62,7 @@ class Attention {
   AttentionCosts costs_;
   std::vector<Worker> workers_;
   ScratchBytes largest_;
-  Angles angles_;
+  std::array<Angles, 2> angles_;  // the last used first; a model has two kinds where its layers alternate
   Buffer partial_values_;
   Buffer partial_lse2_;
 };

@@ -61,12 +61,12 @@ class F8Pages : public testing::TestWithParam<Target> {
     ops::DeviceBatch batch{};
     batch.tokens = 1;
     batch.page_ids = {&first, 1};
-    batch.plan.items = {&item, 1};
-    batch.plan.token_order = {zeros, 1};
-    batch.plan.token_position = {zeros, 1};
-    batch.plan.merge_indptr = {zeros, 2};
-    batch.plan.token_empty = {&is_empty, 1};
-    batch.plan.cut = kPageSize;
+    batch.plans[0].items = {&item, 1};
+    batch.plans[0].token_order = {zeros, 1};
+    batch.plans[0].token_position = {zeros, 1};
+    batch.plans[0].merge_indptr = {zeros, 2};
+    batch.plans[0].token_empty = {&is_empty, 1};
+    batch.plans[0].cut = kPageSize;
     Row q(kWidth), out(kWidth);
     ops::AttentionParams params{};
     params.q = {q.data(), 1, kWidth, kWidth};

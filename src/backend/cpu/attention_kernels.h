@@ -98,8 +98,9 @@ struct RopeAppendCall {
   const float* angles;  // [token][2][dims]: of every element the cosine, and the sine with its sign (rope-inl.h)
   uint32_t dims;
   bool adjacent;        // pairs (2i, 2i + 1); otherwise (i, i + dims / 2)
-  const float* q_norm;  // [key_width] or null
+  const float* q_norm;  // [key_width], [q_heads * key_width] of row norms, or null
   const float* k_norm;
+  bool row_norms;  // the mean is over all heads
   float norm_epsilon;
   const uint32_t* append_pages;
   const uint32_t* append_slots;

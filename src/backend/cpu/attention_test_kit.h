@@ -121,15 +121,15 @@ class AttentionKit {
     batch_ = {};
     batch_.tokens = tokens_;
     batch_.page_ids = page_ids_;
-    batch_.plan.items = items_;
-    batch_.plan.token_order = order_;
-    batch_.plan.token_position = position_;
-    batch_.plan.merge_indptr = merge_indptr_;
-    batch_.plan.merge_slots = merge_slots_;
-    batch_.plan.token_empty = empty_;
-    batch_.plan.partials = partials_;
-    batch_.plan.cut = shape_.cut;
-    batch_.plan.window = shape_.window;
+    batch_.plans[0].items = items_;
+    batch_.plans[0].token_order = order_;
+    batch_.plans[0].token_position = position_;
+    batch_.plans[0].merge_indptr = merge_indptr_;
+    batch_.plans[0].merge_slots = merge_slots_;
+    batch_.plans[0].token_empty = empty_;
+    batch_.plans[0].partials = partials_;
+    batch_.plans[0].cut = shape_.cut;
+    batch_.plans[0].window = shape_.window;
     out_.assign(uint64_t{tokens_} * shape_.q_heads * shape_.v_head_dim, 77.0f);
     lse2_.assign(uint64_t{tokens_} * shape_.q_heads, 77.0f);
   }

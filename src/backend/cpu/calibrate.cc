@@ -53,7 +53,7 @@ class Probe {
     for (uint32_t i = 0; i < items; ++i) {
       items_[i] = {0, rows, i * (keys / kPageSize), 0, keys, 0, attention::kFold | attention::kDirect};
     }
-    batch_.plan.items = items_;
+    batch_.plans[0].items = items_;
     for (uint32_t round = 0; round < rounds; ++round) attention_.attend(params_);
   }
   void merge(uint32_t rounds) {
@@ -76,13 +76,13 @@ class Probe {
     empty_.resize(kRowsMax);
     batch_.tokens = kRowsMax;
     batch_.page_ids = page_ids_;
-    batch_.plan.token_order = order_;
-    batch_.plan.token_position = positions_;
-    batch_.plan.merge_indptr = merge_indptr_;
-    batch_.plan.merge_slots = merge_slots_;
-    batch_.plan.token_empty = empty_;
-    batch_.plan.partials = kRowsMax * kStates;
-    batch_.plan.cut = kCut;
+    batch_.plans[0].token_order = order_;
+    batch_.plans[0].token_position = positions_;
+    batch_.plans[0].merge_indptr = merge_indptr_;
+    batch_.plans[0].merge_slots = merge_slots_;
+    batch_.plans[0].token_empty = empty_;
+    batch_.plans[0].partials = kRowsMax * kStates;
+    batch_.plans[0].cut = kCut;
     float* data = memory_.as<float>().data();
     std::fill_n(data, uint64_t{kRowsMax} * head_dim, 0.01f);
     params_.q = {data, kRowsMax, head_dim, head_dim};

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/calibrate.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/kv_pages.h"
 #include "backend/cpu/packed_weight.h"
 #include "backend/cpu/peaks.h"
@@ -25,6 +26,7 @@ class CpuBackend final : public ops::Backend {
         pool_(std::move(pool)),
         products_(step_kernels(target), *pool_),
         rowwise_(step_kernels(target), *pool_),
+        experts_(products_, rowwise_),
         attention_(target, *pool_),
         info_{"cpu", to_string(target), pool_->size(),     kPageSizeMultiple,
               true,  processor_name(),  available_names(), kCostsVersion} {}
@@ -53,6 +55,7 @@ class CpuBackend final : public ops::Backend {
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override;
   Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                          uint32_t vocabulary) override;
+  Status reserve_experts(const ops::ExpertsShape& shape) override { return experts_.reserve(shape); }
 
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override { return block.host_batch(); }
   void copy_pages(ops::KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) override {
@@ -64,7 +67,9 @@ class CpuBackend final : public ops::Backend {
   void rope_append(const ops::RopeAppendParams& params) override { attention_.rope_append(params); }
   void attend(const ops::AttentionParams& params) override { attention_.attend(params); }
   void merge(const ops::AttentionParams& params) override { attention_.merge(params); }
-  void silu_mul(const ops::SiluMulParams& params) override { rowwise_.silu_mul(params); }
+  void gate_mul(const ops::GateMulParams& params) override { rowwise_.gate_mul(params); }
+  void mix_experts(const ops::MixExpertsParams& params) override { experts_.run(params); }
+  void cap_logits(const ops::CapLogitsParams& params) override { rowwise_.cap_logits(params); }
   void gather_rows(const ops::GatherRowsParams& params) override { rowwise_.gather_rows(params); }
   void sample(const ops::SampleParams& params) override;
   Result<std::span<const ops::Sampled>> collect() override;
@@ -78,6 +83,7 @@ class CpuBackend final : public ops::Backend {
   WeightMemory weight_memory_;
   Products products_;
   Rowwise rowwise_;
+  Experts experts_;
   Attention attention_;
   ops::BackendInfo info_;
   std::vector<Buffer> matrices_;

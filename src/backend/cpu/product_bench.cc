@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "backend/cpu/dense_test_kit.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/products.h"
 
 namespace headwater::backend::cpu {
@@ -118,6 +120,52 @@ void print_shape(Target target, ThreadPool& pool, DType dtype, uint32_t features
   }
 }
 
+// 8 of 64 experts a token, 2048 -> 768 -> 2048, Q4_0: 170 MB, beside the bytes of the experts that were chosen.
+void print_experts(Target target, ThreadPool& pool) {
+  constexpr uint32_t kColumns = 2048, kHidden = 768, kExperts = 64, kUsed = 8, kTokensMax = 512;
+  WeightMemory memory;
+  std::vector<std::unique_ptr<PackedWeight>> weights;
+  std::vector<ops::Expert> experts;
+  const FileWeight inner(DType::kQ4_0, kHidden, kColumns, 1), outer(DType::kQ4_0, kColumns, kHidden, 2);
+  for (uint32_t e = 0; e < kExperts; ++e) {
+    for (const FileWeight* file : {&inner, &inner, &outer})
+      weights.push_back(std::move(PackedWeight::create(file->view, pool, memory)).value());
+    experts.push_back({weights[3 * e].get(), weights[3 * e + 1].get(), weights[3 * e + 2].get()});
+  }
+  const auto expert_bytes = static_cast<double>(3 * weights[0]->groups() * weights[0]->group_bytes());
+  Products products(step_kernels(target), pool);
+  Rowwise rowwise(step_kernels(target), pool);
+  Experts mix(products, rowwise);
+  check(products.reserve(kTokensMax, kColumns).is_ok() &&
+            mix.reserve({kTokensMax, kColumns, kHidden, kExperts, kUsed}).is_ok(),
+        "memory for activations");
+  std::vector<float> x = random_values(kTokensMax * kColumns, 3), out(kTokensMax * kColumns);
+  std::vector<float> logits = random_values(kTokensMax * kExperts, 4);
+  for (const uint32_t rows : {1u, 4u, 16u, 64u, 512u}) {
+    std::set<uint32_t> read;
+    for (uint32_t row = 0; row < rows; ++row) {
+      ops::ExpertChoice chosen[kUsed];
+      ops::choose_experts({&logits[row * kExperts], kExperts}, true, chosen);
+      for (const ops::ExpertChoice& choice : chosen) read.insert(choice.expert);
+    }
+    const Cost cost = cost_of(rows < 64 ? 200 : 30, [&](size_t) {
+      mix.run({{x.data(), rows, kColumns, kColumns},
+               {logits.data(), rows, kExperts, kExperts},
+               experts,
+               kUsed,
+               true,
+               ops::Activation::kSilu,
+               {out.data(), rows, kColumns, kColumns}});
+    });
+    const double bytes = static_cast<double>(read.size()) * expert_bytes,
+                 flops = 6.0 * rows * kUsed * kHidden * kColumns;
+    fmt::print(
+        "experts, {:2} read, rows {:<4}{:10.1f} us {:6.1f} GB/s {:5.0f} GFLOP/s | cpu {:9.1f} us {:5.0f} GFLOP/s\n",
+        read.size(), rows, cost.seconds * 1e6, bytes * 1e-9 / cost.seconds, flops * 1e-9 / cost.seconds,
+        cost.cpu_seconds * 1e6, flops * 1e-9 / cost.cpu_seconds);
+  }
+}
+
 int run(const char* name, uint32_t threads) {
   const Result<Target> target = choose_target(name);
   if (!target) {
@@ -134,6 +182,8 @@ int run(const char* name, uint32_t threads) {
   print_shape(*target, *pool, DType::kQ8_0, 49152, 576, 1);
   print_shape(*target, *pool, DType::kQ4_0, 1536, 576, 30);
   print_shape(*target, *pool, DType::kBF16, 576, 1536, 30);
+  print_shape(*target, *pool, DType::kQ4_0, 768, 2048, 180);
+  print_experts(*target, *pool);
   return 0;
 }
 

@@ -36,14 +36,34 @@ static inline void rotate(float* values, const float* angles, uint32_t dims, boo
   }
 }
 
-// One head: x / sqrt(mean(x^2) + epsilon) * weight; weight may be null.
-static inline void norm_head(float* values, const float* weight, float epsilon, uint32_t width) {
-  if (weight == nullptr) return;
+// 1 / sqrt(mean(x^2) + epsilon).
+static inline float norm_factor(const float* values, uint32_t width, float epsilon) {
   F32 squares = zero();
   for (uint32_t i = 0; i < width; i += kLanes) squares = fma(load(values + i), load(values + i), squares);
-  const F32 scale = set1(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(width) + epsilon));
-  for (uint32_t i = 0; i < width; i += kLanes) store(values + i, mul(mul(load(values + i), scale), load(weight + i)));
+  return 1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(width) + epsilon);
 }
+
+// The norm of a token's heads, of one after the other. Without weights there is none.
+class HeadNorm {
+ public:
+  HeadNorm(const RopeAppendCall& call, const float* weight, const float* heads, uint32_t count)
+      : weight_(weight), epsilon_(call.norm_epsilon), width_(call.pages.key_width), is_row_(call.row_norms) {
+    if (weight_ != nullptr && is_row_) factor_ = norm_factor(heads, count * width_, epsilon_);
+  }
+  void apply(float* head, uint32_t index) const {
+    if (weight_ == nullptr) return;
+    const float* weight = is_row_ ? weight_ + uint64_t{index} * width_ : weight_;
+    const F32 factor = set1(is_row_ ? factor_ : norm_factor(head, width_, epsilon_));
+    for (uint32_t i = 0; i < width_; i += kLanes) store(head + i, mul(mul(load(head + i), factor), load(weight + i)));
+  }
+
+ private:
+  const float* weight_;
+  float epsilon_;
+  uint32_t width_;
+  bool is_row_;
+  float factor_ = 0;
+};
 
 // Narrows the key or value of a slot in the pages' elements.
 template <typename Elements>
@@ -93,11 +113,12 @@ template <typename Rows>
 static inline void append_token(const RopeAppendCall& call, uint32_t token) {
   const uint32_t width = call.pages.key_width;
   const float* angles = call.angles + uint64_t{token} * 2 * call.dims;
-  for (uint32_t head = 0; head < call.kv_heads; ++head) {
-    const float* k = call.k + token * call.k_stride + uint64_t{head} * width;
+  const float* k = call.k + token * call.k_stride;
+  const HeadNorm norm(call, call.k_norm, k, call.kv_heads);
+  for (uint32_t head = 0; head < call.kv_heads; ++head, k += width) {
     float rotated[kHeadDimMax];
     for (uint32_t i = 0; i < width; i += kLanes) store(rotated + i, load(k + i));
-    norm_head(rotated, call.k_norm, call.norm_epsilon, width);
+    norm.apply(rotated, head);
     rotate(rotated, angles, call.dims, call.adjacent);
     std::byte* block =
         call.pages.data + call.append_pages[token] * call.pages.page_bytes + head * call.pages.head_bytes;
@@ -109,8 +130,9 @@ static inline void append_token(const RopeAppendCall& call, uint32_t token) {
 static inline void rope_append_token(const RopeAppendCall& call, uint32_t token) {
   float* q = call.q + token * call.q_stride;
   const float* angles = call.angles + uint64_t{token} * 2 * call.dims;
+  const HeadNorm norm(call, call.q_norm, q, call.q_heads);
   for (uint32_t head = 0; head < call.q_heads; ++head, q += call.pages.key_width) {
-    norm_head(q, call.q_norm, call.norm_epsilon, call.pages.key_width);
+    norm.apply(q, head);
     rotate(q, angles, call.dims, call.adjacent);
   }
   if (call.append_pages[token] == kNoPage) return;

@@ -1,6 +1,5 @@
 #include "backend/cpu/rowwise.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/packed_weight.h"
@@ -8,18 +7,20 @@
 namespace headwater::backend::cpu {
 namespace {
 
-constexpr uint32_t kTaskValues = 1 << 13;  // a task of fewer values costs less than handing it out
+StepKernels::GateMul kernel_of(const StepKernels& kernels, ops::Activation activation) {
+  switch (activation) {
+    case ops::Activation::kSilu:
+      return kernels.silu_mul;
+    case ops::Activation::kGeluTanh:
+      return kernels.gelu_tanh_mul;
+    case ops::Activation::kSwigluClamped:
+      return kernels.swiglu_clamped_mul;
+  }
+  check(false, "an activation without a kernel");
+  return nullptr;
+}
 
 }  // namespace
-
-template <typename F>
-void Rowwise::for_rows(uint32_t rows, uint32_t columns, F&& f) {
-  const uint32_t rows_per_task = std::max(1u, kTaskValues / std::max(1u, columns));
-  pool_.run((rows + rows_per_task - 1) / rows_per_task, [&](uint32_t task, uint32_t) {
-    const uint32_t end = std::min(rows, (task + 1) * rows_per_task);
-    for (uint32_t row = task * rows_per_task; row < end; ++row) f(row);
-  });
-}
 
 void Rowwise::embed(const ops::EmbedParams& params) {
   const auto& table = static_cast<const PackedWeight&>(*params.table);
@@ -28,21 +29,37 @@ void Rowwise::embed(const ops::EmbedParams& params) {
   for_rows(tokens, params.out.columns, [&](uint32_t row) {
     const TokenId token = params.token_ids[row];
     check(token >= 0 && static_cast<uint64_t>(token) < table.rows(), "embed: a token outside the table");
-    table.dequantize(static_cast<uint64_t>(token), params.out.row(row));
+    float* out = params.out.row(row);
+    table.dequantize(static_cast<uint64_t>(token), out);
+    if (params.scale == 1) return;
+    for (uint32_t k = 0; k < params.out.columns; ++k) out[k] *= params.scale;
   });
 }
 
 void Rowwise::add_norm(const ops::AddNormParams& params) {
   for_rows(params.residual.rows, params.residual.columns, [&](uint32_t row) {
-    const float* delta = params.delta.data == nullptr ? nullptr : params.delta.row(row);
-    kernels_.add_norm(params.residual.row(row), delta, params.weight, params.epsilon, params.residual.columns,
-                      params.out.row(row));
+    kernels_.add_norm({.residual = params.residual.row(row),
+                       .delta = params.delta.data == nullptr ? nullptr : params.delta.row(row),
+                       .delta_weight = params.delta_weight,
+                       .delta_scale = params.delta_scale,
+                       .weight = params.weight,
+                       .epsilon = params.epsilon,
+                       .columns = params.residual.columns,
+                       .out = params.out.row(row)});
   });
 }
 
-void Rowwise::silu_mul(const ops::SiluMulParams& params) {
+void Rowwise::gate_mul(const ops::GateMulParams& params) {
+  const StepKernels::GateMul kernel = kernel_of(kernels_, params.activation);
   for_rows(params.gate.rows, params.gate.columns, [&](uint32_t row) {
-    kernels_.silu_mul(params.gate.row(row), params.up.row(row), params.gate.columns, params.out.row(row));
+    kernel(params.gate.row(row), params.up.row(row), params.gate.columns, params.out.row(row));
+  });
+}
+
+void Rowwise::cap_logits(const ops::CapLogitsParams& params) {
+  if (params.scale == 1 && params.softcap == 0) return;
+  for_rows(params.logits.rows, params.logits.columns, [&](uint32_t row) {
+    kernels_.cap(params.logits.row(row), params.scale, params.softcap, params.logits.columns);
   });
 }
 

@@ -53,7 +53,7 @@ TEST_P(RowwiseOf, SiluMulAgreesWithDoubleAndMayWriteOverTheGate) {
   gate[1] = 200.0f;
   const std::vector<float> before = gate;
   const ops::Matrix in_place{gate.data(), kRows, kColumns, kColumns};
-  rowwise_.silu_mul({in_place, {up.data(), kRows, kColumns, kColumns}, in_place});
+  rowwise_.gate_mul({in_place, {up.data(), kRows, kColumns, kColumns}, in_place});
   for (size_t i = 0; i < gate.size(); ++i) {
     const double expected = before[i] / (1 + std::exp(-double{before[i]})) * up[i];
     ASSERT_NEAR(gate[i], expected, 4e-6 * std::fabs(expected) + 1e-30) << before[i];

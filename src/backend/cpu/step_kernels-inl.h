@@ -27,7 +27,10 @@ const StepKernels kStepKernels = {
     plain_products<BFloat16>,
     quantize,
     add_norm,
-    silu_mul,
+    gate_mul<Silu>,
+    gate_mul<GeluTanh>,
+    gate_mul<SwigluClamped>,
+    cap,
 };
 
 }  // namespace headwater::backend::cpu::HEADWATER_TARGET_NAMESPACE

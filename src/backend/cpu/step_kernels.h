@@ -45,6 +45,18 @@ struct ProductTask {
   uint64_t out_stride;
 };
 
+// One row of ops::AddNormParams. All [columns].
+struct AddNormRow {
+  float* residual;
+  const float* delta;         // or null
+  const float* delta_weight;  // or null
+  float delta_scale;
+  const float* weight;  // or null
+  float epsilon;
+  uint64_t columns;
+  float* out;
+};
+
 struct StepKernels {
   using Products = void (*)(const ProductTask& task);
   Products q4_0;
@@ -55,11 +67,14 @@ struct StepKernels {
   Products bf16;
   // Row `row` of a panel from x: [columns], columns a multiple of 32.
   void (*quantize)(const float* x, uint64_t columns, uint32_t row, PanelBlock* panel);
-  // residual += delta (unless null); out = residual / sqrt(mean(residual^2) + epsilon) * weight. All [columns].
-  void (*add_norm)(float* residual, const float* delta, const float* weight, float epsilon, uint64_t columns,
-                   float* out);
-  // out = gate / (1 + exp(-gate)) * up. All [columns]; out may be gate.
-  void (*silu_mul)(const float* gate, const float* up, uint64_t columns, float* out);
+  void (*add_norm)(const AddNormRow& row);
+  // The activations of ops::GateMulParams. All [columns]; out may be gate.
+  using GateMul = void (*)(const float* gate, const float* up, uint64_t columns, float* out);
+  GateMul silu_mul;
+  GateMul gelu_tanh_mul;
+  GateMul swiglu_clamped_mul;
+  // values = cap(scale * values), as ops::CapLogitsParams says. [columns]
+  void (*cap)(float* values, float scale, float softcap, uint64_t columns);
 };
 
 const StepKernels& step_kernels(Target target);

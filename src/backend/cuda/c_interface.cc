@@ -157,7 +157,7 @@ int headwater_attention_plan(headwater_attention* attention, uint32_t sequences,
 
 int headwater_attention_run(headwater_attention* attention, const headwater_attention_kv* kv, const void* q, void* out,
                             float* lse2, float scale, void* stream) {
-  if (attention->batch.header == nullptr) {
+  if (attention->batch.plans[0].header == nullptr) {
     return result_of(
         error(ErrorCode::kInvalidArgument, "a run before any plan; call headwater_attention_plan() first"));
   }

@@ -62,7 +62,9 @@ class CudaBackend final : public ops::Backend {
   void embed(const ops::EmbedParams&) override { check(false, "the CUDA back end has no embed()"); }
   void add_norm(const ops::AddNormParams&) override { check(false, "the CUDA back end has no add_norm()"); }
   void matmul(const ops::MatmulParams&) override { check(false, "the CUDA back end has no matmul()"); }
-  void silu_mul(const ops::SiluMulParams&) override { check(false, "the CUDA back end has no silu_mul()"); }
+  void gate_mul(const ops::GateMulParams&) override { check(false, "the CUDA back end has no gate_mul()"); }
+  void mix_experts(const ops::MixExpertsParams&) override { check(false, "the CUDA back end has no mix_experts()"); }
+  void cap_logits(const ops::CapLogitsParams&) override { check(false, "the CUDA back end has no cap_logits()"); }
   void gather_rows(const ops::GatherRowsParams&) override { check(false, "the CUDA back end has no gather_rows()"); }
   void sample(const ops::SampleParams&) override { check(false, "the CUDA back end has no sample()"); }
   Result<std::span<const ops::Sampled>> collect() override {
@@ -145,6 +147,13 @@ void CudaBackend::copy_pages(ops::KvPool& pool, std::span<const PageId> from, st
 void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   const KvPages& pages = static_cast<const CudaKvPool&>(*params.pool).pages();
   check(params.rope.dims <= pages.head_dim && params.rope.dims % 2 == 0, "rotated dimensions are even and in the head");
+  if (params.rope.scale != 1 || params.norm_span != ops::NormSpan::kHead) {
+    return keep(
+        error(ErrorCode::kUnsupported,
+              "the CUDA back end rotates by cosines and sines as they are (their scale is {}) and norms each head "
+              "alone; use --backend cpu",
+              params.rope.scale));
+  }
   AppendCall call{};
   call.q = params.q.data;
   call.k = params.k.data;
@@ -155,7 +164,7 @@ void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   call.positions = params.batch->positions.data();
   call.append_pages = params.batch->append_pages.data();
   call.append_slots = params.batch->append_slots.data();
-  call.header = params.batch->header;
+  call.header = params.batch->plans[0].header;
   call.kv = pages.layer(params.layer);
   call.q_heads = params.q.columns / pages.head_dim;
   call.kv_heads = pages.kv_heads;
@@ -181,7 +190,8 @@ void CudaBackend::attend(const ops::AttentionParams& params) {
                           .out_stride = params.out.stride,
                           .is_wide = true,
                           .lse2 = params.lse2,
-                          .variant = params.variant},
+                          .variant = params.variant,
+                          .plan = params.plan},
                          stream_.get()));
 }
 

@@ -30,8 +30,8 @@ double score2(const ops::AttentionVariant& variant, double product) {
 void Attention::attend(const AttentionParams& params) {
   const ops::KvShape& shape = params.pool->shape();
   check(params.q_heads % shape.kv_heads == 0, "query heads are a multiple of KV heads");
-  partials_.reset(uint64_t{params.batch->plan.partials} * params.q_heads, shape.v_head_dim);
-  for (const WorkItem& item : params.batch->plan.items) {
+  partials_.reset(uint64_t{params.batch->plans[params.plan].partials} * params.q_heads, shape.v_head_dim);
+  for (const WorkItem& item : params.batch->plans[params.plan].items) {
     for (uint32_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) attend_item(params, item, kv_head);
     kv_bytes_read_ += item.key_count * shape.bytes_token_layer();
   }
@@ -39,7 +39,7 @@ void Attention::attend(const AttentionParams& params) {
 
 void Attention::attend_item(const AttentionParams& params, const WorkItem& item, uint32_t kv_head) {
   const ops::KvShape& shape = params.pool->shape();
-  const uint32_t group = group_of(params), cut = params.batch->plan.cut;
+  const uint32_t group = group_of(params), cut = params.batch->plans[params.plan].cut;
   const bool folds = (item.flags & (attention::kFold | attention::kDirect)) != 0;
   const uint32_t rows = item.token_count * group;
   load_queries(params, item, kv_head);
@@ -71,7 +71,7 @@ void Attention::load_queries(const AttentionParams& params, const WorkItem& item
   const uint32_t width = params.pool->shape().head_dim, group = group_of(params);
   queries_.clear();
   for (uint32_t j = 0; j < item.token_count; ++j) {
-    const uint32_t token = params.batch->plan.token_order[item.token_begin + j];
+    const uint32_t token = params.batch->plans[params.plan].token_order[item.token_begin + j];
     const float* heads = params.q.row(token) + uint64_t{kv_head} * group * width;
     queries_.insert(queries_.end(), heads, heads + uint64_t{group} * width);
   }
@@ -91,7 +91,7 @@ void Attention::load_block(const AttentionParams& params, const WorkItem& item, 
 }
 
 void Attention::attend_block(const AttentionParams& params, const WorkItem& item, Block block) {
-  const attention::Plan& plan = params.batch->plan;
+  const attention::Plan& plan = params.batch->plans[params.plan];
   const uint32_t group = group_of(params), width = params.pool->shape().head_dim;
   for (uint32_t j = 0; j < item.token_count; ++j) {
     const uint64_t position = plan.token_position[item.token_begin + j];
@@ -135,16 +135,16 @@ void Attention::emit(const AttentionParams& params, const WorkItem& item, uint32
   for (uint32_t row = 0; row < item.token_count * group; ++row) {
     const uint32_t j = row / group, q_head = kv_head * group + row % group;
     if ((item.flags & attention::kDirect) != 0) {
-      write(params, params.batch->plan.token_order[item.token_begin + j], q_head, states, row);
+      write(params, params.batch->plans[params.plan].token_order[item.token_begin + j], q_head, states, row);
     } else {
-      check(slot + j < params.batch->plan.partials, "a partial slot outside the plan");
+      check(slot + j < params.batch->plans[params.plan].partials, "a partial slot outside the plan");
       partials_.set(uint64_t{slot + j} * params.q_heads + q_head, states, row);
     }
   }
 }
 
 void Attention::merge(const AttentionParams& params) {
-  const attention::Plan& plan = params.batch->plan;
+  const attention::Plan& plan = params.batch->plans[params.plan];
   for (uint32_t i = 0; i < params.batch->tokens; ++i) {
     const bool is_direct = plan.merge_indptr[i] == plan.merge_indptr[i + 1];
     if (is_direct && plan.token_empty[i] == 0) continue;

@@ -1,6 +1,7 @@
 #include "backend/reference/operations.h"
 
 #include <cmath>
+#include <numbers>
 #include <thread>
 
 #include "backend/reference/dot.h"
@@ -14,20 +15,30 @@ const ViewWeight& view_of(const ops::Weight* weight) {
   return static_cast<const ViewWeight&>(*weight);
 }
 
-// weight may be null.
-void norm_head(const float* weight, float epsilon, uint32_t width, float* head) {
-  if (weight == nullptr) return;
+// What norm(values, weight) of backend.h multiplies each value with, beside its weight.
+double norm_factor(const float* values, uint32_t count, float epsilon) {
   double squares = 0;
-  for (uint32_t i = 0; i < width; ++i) squares += static_cast<double>(head[i]) * head[i];
-  const double factor = 1 / std::sqrt(squares / width + epsilon);
-  for (uint32_t i = 0; i < width; ++i) head[i] = static_cast<float>(head[i] * factor * weight[i]);
+  for (uint32_t i = 0; i < count; ++i) squares += static_cast<double>(values[i]) * values[i];
+  return 1 / std::sqrt(squares / count + epsilon);
+}
+
+// Norms all heads of one token, [heads * head_dim]. weight may be null.
+void norm_heads(const ops::RopeAppendParams& params, const float* weight, std::span<float> heads) {
+  if (weight == nullptr) return;
+  const bool is_row = params.norm_span == ops::NormSpan::kRow;
+  const size_t width = is_row ? heads.size() : params.pool->shape().head_dim;
+  for (size_t begin = 0; begin < heads.size(); begin += width) {
+    const std::span<float> normed = heads.subspan(begin, width);
+    const double factor = norm_factor(normed.data(), static_cast<uint32_t>(width), params.norm_epsilon);
+    for (size_t i = 0; i < width; ++i) normed[i] = static_cast<float>(normed[i] * factor * weight[i]);
+  }
 }
 
 void rotate(const ops::Rope& rope, uint32_t position, float* head) {
   const uint32_t pairs = rope.dims / 2;
   for (uint32_t i = 0; i < pairs; ++i) {
     const double angle = static_cast<double>(position) * rope.inverse_frequencies[i];
-    const double cosine = std::cos(angle), sine = std::sin(angle);
+    const double cosine = rope.scale * std::cos(angle), sine = rope.scale * std::sin(angle);
     const bool is_adjacent = rope.style == ops::RopeStyle::kAdjacentPairs;
     float& a = head[is_adjacent ? 2 * i : i];
     float& b = head[is_adjacent ? 2 * i + 1 : i + pairs];
@@ -37,6 +48,25 @@ void rotate(const ops::Rope& rope, uint32_t position, float* head) {
   }
 }
 
+double gated(ops::Activation activation, double gate, double up) {
+  switch (activation) {
+    case ops::Activation::kSilu:
+      return gate / (1 + std::exp(-gate)) * up;
+    case ops::Activation::kGeluTanh: {
+      const double inner = std::sqrt(2 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate);
+      return 0.5 * gate * (1 + std::tanh(inner)) * up;
+    }
+    case ops::Activation::kSwigluClamped: {
+      constexpr double kLimit = 7, kSlope = 1.702;
+      const double low = gate > kLimit ? kLimit : gate;  // NaN stays NaN
+      const double inside = up > kLimit ? kLimit : up < -kLimit ? -kLimit : up;
+      return low / (1 + std::exp(-kSlope * low)) * (inside + 1);
+    }
+  }
+  check(false, "an activation without a formula");
+  return 0;
+}
+
 }  // namespace
 
 void embed(const ops::EmbedParams& params) {
@@ -44,23 +74,29 @@ void embed(const ops::EmbedParams& params) {
   for (size_t t = 0; t < params.token_ids.size(); ++t) {
     const TokenId id = params.token_ids[t];
     check(id >= 0 && static_cast<uint64_t>(id) < table.rows(), "a token id outside the embedding table");
-    table.load_row(static_cast<uint64_t>(id), params.out.row(t));
+    float* out = params.out.row(t);
+    table.load_row(static_cast<uint64_t>(id), out);
+    for (uint64_t i = 0; i < table.columns(); ++i) out[i] *= params.scale;
   }
 }
 
 void add_norm(const ops::AddNormParams& params) {
   const uint32_t columns = params.residual.columns;
   for (uint32_t t = 0; t < params.residual.rows; ++t) {
-    float* residual = params.residual.row(t);
+    float *residual = params.residual.row(t), *out = params.out.row(t);
     if (params.delta.data != nullptr) {
       const float* delta = params.delta.row(t);
-      for (uint32_t i = 0; i < columns; ++i) residual[i] += delta[i];
+      const double factor = params.delta_weight == nullptr ? 1 : norm_factor(delta, columns, params.epsilon);
+      for (uint32_t i = 0; i < columns; ++i) {
+        const double weight = params.delta_weight == nullptr ? 1 : params.delta_weight[i];
+        residual[i] += static_cast<float>(params.delta_scale * factor * delta[i] * weight);
+      }
     }
-    double squares = 0;
-    for (uint32_t i = 0; i < columns; ++i) squares += static_cast<double>(residual[i]) * residual[i];
-    const double factor = 1 / std::sqrt(squares / columns + params.epsilon);
-    float* out = params.out.row(t);
-    for (uint32_t i = 0; i < columns; ++i) out[i] = static_cast<float>(residual[i] * factor * params.weight[i]);
+    const double factor = params.weight == nullptr ? 1 : norm_factor(residual, columns, params.epsilon);
+    for (uint32_t i = 0; i < columns; ++i) {
+      const double weight = params.weight == nullptr ? 1 : params.weight[i];
+      out[i] = static_cast<float>(residual[i] * factor * weight);
+    }
   }
 }
 
@@ -70,35 +106,42 @@ void rope_append(const ops::RopeAppendParams& params) {
   const ops::DeviceBatch& batch = *params.batch;
   check(params.rope.dims % 2 == 0 && params.rope.dims <= shape.head_dim,
         "rotated dimensions are even and inside a head");
-  const uint32_t q_heads = params.q.columns / shape.head_dim;
-  std::vector<float> key(shape.head_dim);
+  std::vector<float> keys(params.k.columns);
   for (uint32_t t = 0; t < batch.tokens; ++t) {
     const uint32_t position = batch.positions[t];
-    for (uint32_t head = 0; head < q_heads; ++head) {
-      float* query = params.q.row(t) + uint64_t{head} * shape.head_dim;
-      norm_head(params.q_norm, params.norm_epsilon, shape.head_dim, query);
-      rotate(params.rope, position, query);
-    }
+    const std::span<float> queries(params.q.row(t), params.q.columns);
+    norm_heads(params, params.q_norm, queries);
+    for (size_t at = 0; at < queries.size(); at += shape.head_dim) rotate(params.rope, position, &queries[at]);
     if (batch.append_pages[t] == kNoPage) continue;  // a padded row
+    keys.assign(params.k.row(t), params.k.row(t) + params.k.columns);
+    norm_heads(params, params.k_norm, keys);
     for (uint32_t head = 0; head < shape.kv_heads; ++head) {
       const Pool::Place place{params.layer, batch.append_pages[t], head, batch.append_slots[t]};
-      const float* from = params.k.row(t) + uint64_t{head} * shape.head_dim;
-      key.assign(from, from + shape.head_dim);
-      norm_head(params.k_norm, params.norm_epsilon, shape.head_dim, key.data());
-      rotate(params.rope, position, key.data());
-      pool.store_key(place, key.data());
+      float* key = keys.data() + uint64_t{head} * shape.head_dim;
+      rotate(params.rope, position, key);
+      pool.store_key(place, key);
       pool.store_value(place, params.v.row(t) + uint64_t{head} * shape.v_head_dim);
     }
   }
 }
 
-void silu_mul(const ops::SiluMulParams& params) {
+void gate_mul(const ops::GateMulParams& params) {
   for (uint32_t t = 0; t < params.gate.rows; ++t) {
     const float *gate = params.gate.row(t), *up = params.up.row(t);
     float* out = params.out.row(t);
     for (uint32_t i = 0; i < params.gate.columns; ++i) {
-      const double x = gate[i];
-      out[i] = static_cast<float>(x / (1 + std::exp(-x)) * up[i]);
+      out[i] = static_cast<float>(gated(params.activation, gate[i], up[i]));
+    }
+  }
+}
+
+void cap_logits(const ops::CapLogitsParams& params) {
+  for (uint32_t t = 0; t < params.logits.rows; ++t) {
+    float* logits = params.logits.row(t);
+    for (uint32_t i = 0; i < params.logits.columns; ++i) {
+      double x = static_cast<double>(params.scale) * logits[i];
+      if (params.softcap > 0) x = params.softcap * std::tanh(x / params.softcap);
+      logits[i] = static_cast<float>(x);
     }
   }
 }

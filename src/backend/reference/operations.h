@@ -23,7 +23,8 @@ class ViewWeight final : public ops::Weight {
 void embed(const ops::EmbedParams& params);
 void add_norm(const ops::AddNormParams& params);
 void rope_append(const ops::RopeAppendParams& params);
-void silu_mul(const ops::SiluMulParams& params);
+void gate_mul(const ops::GateMulParams& params);
+void cap_logits(const ops::CapLogitsParams& params);
 void gather_rows(const ops::GatherRowsParams& params);
 
 // Splits the rows of a weight over threads: each output is one dot product in one order, whoever computes it.

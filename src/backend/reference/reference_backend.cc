@@ -1,6 +1,7 @@
 #include "backend/reference/reference_backend.h"
 
 #include "backend/reference/attention.h"
+#include "backend/reference/experts.h"
 #include "backend/reference/operations.h"
 #include "backend/reference/pool.h"
 
@@ -41,6 +42,8 @@ class ReferenceBackend final : public ops::Backend {
     return {};
   }
 
+  Status reserve_experts(const ops::ExpertsShape&) override { return {}; }
+
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override { return block.host_batch(); }
 
   void copy_pages(ops::KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) override {
@@ -54,7 +57,9 @@ class ReferenceBackend final : public ops::Backend {
   void rope_append(const ops::RopeAppendParams& params) override { reference::rope_append(params); }
   void attend(const ops::AttentionParams& params) override { attention_.attend(params); }
   void merge(const ops::AttentionParams& params) override { attention_.merge(params); }
-  void silu_mul(const ops::SiluMulParams& params) override { reference::silu_mul(params); }
+  void gate_mul(const ops::GateMulParams& params) override { reference::gate_mul(params); }
+  void mix_experts(const ops::MixExpertsParams& params) override { experts_.run(params); }
+  void cap_logits(const ops::CapLogitsParams& params) override { reference::cap_logits(params); }
   void gather_rows(const ops::GatherRowsParams& params) override { reference::gather_rows(params); }
 
   void sample(const ops::SampleParams& params) override {
@@ -76,6 +81,7 @@ class ReferenceBackend final : public ops::Backend {
  private:
   ops::BackendInfo info_;
   Matmul matmul_;
+  Experts experts_{matmul_};
   Attention attention_;
   std::vector<Buffer> buffers_;
   ops::SampleScratch scratch_;

@@ -70,9 +70,49 @@ TEST_F(Reference, AddNormDividesByTheRootMeanSquare) {
   EXPECT_FLOAT_EQ(out[1], 40 / std::sqrt(12.5f));
 }
 
+TEST_F(Reference, AddNormNormsTheDeltaFirstWhereItHasAWeight) {
+  std::vector<float> residual{1, 3}, delta{3, 4}, out(2);
+  const std::vector<float> delta_weight{2, 10};
+  const float root = std::sqrt(12.5f);
+  backend_->add_norm({matrix(residual, 1), matrix(delta, 1), nullptr, 0, matrix(out, 1), delta_weight.data(), 0.5f});
+  EXPECT_FLOAT_EQ(residual[0], 1 + 0.5f * 3 / root * 2);
+  EXPECT_FLOAT_EQ(residual[1], 3 + 0.5f * 4 / root * 10);
+  EXPECT_EQ(out, residual);  // no weight, no norm
+}
+
+TEST_F(Reference, ActivationsFollowTheirFormulas) {
+  const std::vector<float> gates{-9, -1, 0, 0.5f, 3, 6.5f, 8, 1000}, ups{3, -2, 5, 1, -9, 7.5f, -0.5f, 1};
+  std::vector<float> gate = gates, up = ups, out(gates.size());
+  const auto run = [&](ops::Activation activation) {
+    backend_->gate_mul({matrix(gate, 1), matrix(up, 1), matrix(out, 1), activation});
+  };
+  run(ops::Activation::kGeluTanh);
+  for (size_t i = 0; i < gates.size(); ++i) {
+    const double x = gates[i], inner = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3));
+    EXPECT_FLOAT_EQ(out[i], static_cast<float>(0.5 * x * (1 + std::tanh(inner)) * ups[i])) << gates[i];
+  }
+  run(ops::Activation::kSwigluClamped);
+  for (size_t i = 0; i < gates.size(); ++i) {
+    const double x = std::min(gates[i], 7.0f), y = std::clamp(ups[i], -7.0f, 7.0f);
+    EXPECT_FLOAT_EQ(out[i], static_cast<float>(x * (1 / (1 + std::exp(-1.702 * x))) * (y + 1))) << gates[i];
+  }
+}
+
+TEST_F(Reference, CapLogitsScalesAndThenBends) {
+  const std::vector<float> before{-100, -1, 0, 2, 1e30f};
+  std::vector<float> logits = before;
+  backend_->cap_logits({matrix(logits, 1), 0.5f});
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(logits[i], 0.5f * before[i]);
+  logits = before;
+  backend_->cap_logits({matrix(logits, 1), 0.5f, 30});
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_FLOAT_EQ(logits[i], static_cast<float>(30 * std::tanh(0.5 * before[i] / 30)));
+  }
+}
+
 TEST_F(Reference, SiluMulIsXTimesItsSigmoidTimesUp) {
   std::vector<float> gate{0, 1, -1000, 1000}, up{5, 2, 3, 1}, out(4);
-  backend_->silu_mul({matrix(gate, 1), matrix(up, 1), matrix(out, 1)});
+  backend_->gate_mul({matrix(gate, 1), matrix(up, 1), matrix(out, 1)});
   EXPECT_FLOAT_EQ(out[1], 2 / (1 + std::exp(-1.0f)));
   EXPECT_EQ(out[0], 0);
   EXPECT_EQ(out[2], 0);
@@ -110,6 +150,37 @@ TEST_F(Reference, RopeTurnsPairsByPositionTimesFrequencyInBothStyles) {
     loaded.resize(2);
     static_cast<const Pool&>(**pool).load_values({0, 1, 0, 2}, 1, loaded.data());
     EXPECT_EQ(loaded, v);
+  }
+}
+
+TEST_F(Reference, ARowNormTakesTheMeanOverAllHeadsAndTheScaleGrowsWhatIsRotated) {
+  const ops::KvShape shape{1, 2, 2, 2, 4, 2, DType::kF32};
+  auto pool = backend_->create_kv_pool(shape);
+  const std::vector<float> frequencies{1}, norm{1, 2, 3, 4};
+  const std::vector<uint32_t> positions{0}, slots{0};
+  const std::vector<PageId> pages{1};
+  ops::DeviceBatch batch;
+  batch.tokens = 1;
+  batch.positions = positions;
+  batch.append_pages = pages;
+  batch.append_slots = slots;
+  std::vector<float> q{1, 2, 3, 4}, k{2, 2, 2, 2}, v(4), loaded(2);
+  backend_->rope_append({matrix(q, 1),
+                         matrix(k, 1),
+                         matrix(v, 1),
+                         &batch,
+                         {ops::RopeStyle::kHalves, 2, frequencies.data(), 3.0f},
+                         pool->get(),
+                         0,
+                         norm.data(),
+                         norm.data(),
+                         0,
+                         ops::NormSpan::kRow});
+  const float root = std::sqrt((1 + 4 + 9 + 16) / 4.0f);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_FLOAT_EQ(q[i], 3 * static_cast<float>(i + 1) / root * norm[i]);
+    static_cast<const Pool&>(**pool).load_keys({0, 1, static_cast<uint32_t>(i / 2), 0}, 1, loaded.data());
+    EXPECT_FLOAT_EQ(loaded[i % 2], 3 * norm[i]);
   }
 }
 

@@ -30,21 +30,22 @@ Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint3
 }
 
 bool Attention::holds(const Step& step) const {
-  const uint64_t rows = uint64_t{step.batch->plan.partials} * step.q_heads;
+  const ops::DevicePlan& plan = step.batch->plans[step.plan];
+  const uint64_t rows = uint64_t{plan.partials} * step.q_heads;
   return rows * partial_floats(step.pages->head_dim) * sizeof(float) <= partials_.size() && queue_.size() > 0 &&
-         step.batch->items_max > 0 && uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
+         plan.items_max > 0 && uint64_t{step.batch->tokens} * step.q_heads * sizeof(uint32_t) <= arrived_.size();
 }
 
 AttendCall Attention::call_of(const Step& step) const {
   const KvPages& pages = *step.pages;
-  const attention::Plan& plan = step.batch->plan;
+  const ops::DevicePlan& plan = step.batch->plans[step.plan];
   AttendCall call{};
   call.k_map = pages.k_map;
   call.v_map = pages.v_map;
   call.kv = pages.layer(step.layer);
-  call.header = step.batch->header;
+  call.header = plan.header;
   call.items = plan.items.data();
-  call.items_max = step.batch->items_max;
+  call.items_max = plan.items_max;
   call.token_order = plan.token_order.data();
   call.token_position = plan.token_position.data();
   call.merge_indptr = plan.merge_indptr.data();
@@ -87,10 +88,10 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
                  "attention output at {} with {} elements a row; align it to 16 bytes and 4 elements",
                  fmt::ptr(step.out), step.out_stride);
   }
-  if (!is_invariant_ && step.batch->plan.cut < attention::kNoCut) {
+  if (!is_invariant_ && step.batch->plans[step.plan].cut < attention::kNoCut) {
     return error(ErrorCode::kInvalidArgument,
                  "a plan with cuts of {} keys for attention that is not invariant; plan with BackendInfo::cut",
-                 step.batch->plan.cut);
+                 step.batch->plans[step.plan].cut);
   }
   const AttendCall call = call_of(step);
   const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};

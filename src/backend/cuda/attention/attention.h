@@ -27,6 +27,7 @@ class Attention {
     bool is_wide;
     float* lse2;
     ops::AttentionVariant variant;
+    uint32_t plan = 0;
   };
   // Enqueues one launch: attend and merge. kInvalidArgument for an output that is not aligned. Its blocks may wait for each
   // other, so the launch is cooperative: it begins when all of them fit beside what runs. One at a time: they share the scratch.

@@ -161,7 +161,7 @@ class LlamaDecoder final : public Decoder {
     backend_.add_norm({residual, delta, layer.feed_forward_norm.data(), s.norm_epsilon, normed});
     const Product projections[] = {{layer.gate.get(), gate}, {layer.up.get(), up}};
     backend_.matmul({normed, projections});
-    backend_.silu_mul({gate, up, gate});
+    backend_.gate_mul({gate, up, gate});
     const Product down[] = {{layer.down.get(), delta}};
     backend_.matmul({gate, down});
   }
