@@ -13,6 +13,7 @@ void add_generate(CLI::App& app, std::function<Status()>& run);
 void add_chat(CLI::App& app, std::function<Status()>& run);
 void add_serve(CLI::App& app, std::function<Status()>& run);
 void add_inspect(CLI::App& app, std::function<Status()>& run);
+void add_quantize(CLI::App& app, std::function<Status()>& run);
 void add_bench(CLI::App& app, std::function<Status()>& run);
 void add_bench_step(CLI::App& bench, std::function<Status()>& run);   // under bench
 void add_bench_serve(CLI::App& bench, std::function<Status()>& run);  // under bench

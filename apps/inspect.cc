@@ -1,4 +1,7 @@
-#include <filesystem>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/json/serialize.hpp>
 #include <map>
 
 #include "apps/commands.h"
@@ -25,12 +28,25 @@ void print_metadata(const model::GgufFile& file) {
   for (const auto& entry : file.entries()) fmt::print("  {:<44} {}\n", entry.key, file.describe(entry.key, 70));
 }
 
-void print_quantisation(const model::GgufFile& file) {
+// What config.json says at its outermost level; nested objects are cut.
+void print_config(const model::SafetensorsFolder& folder) {
+  constexpr size_t kCharactersMax = 70;
+  fmt::print("config.json\n");
+  for (const auto& [name, value] : folder.config().get_object()) {
+    std::string text = fmt::format("{:<44} {}", std::string_view(name), boost::json::serialize(value));
+    if (text.size() > 45 + kCharactersMax) text = text.substr(0, 45 + kCharactersMax) + "...";
+    std::ranges::replace_if(
+        text, [](char c) { return c < ' ' || c >= 0x7f; }, '?');  // the file's own text, on a terminal
+    fmt::print("  {}\n", text);
+  }
+}
+
+void print_quantisation(std::span<const model::Tensor> tensors) {
   struct Total {
     uint64_t tensors = 0, elements = 0, bytes = 0;
   };
   std::map<DType, Total> totals;
-  for (const model::GgufTensor& tensor : file.tensors()) {
+  for (const model::Tensor& tensor : tensors) {
     Total& total = totals[tensor.dtype];
     ++total.tensors;
     total.elements += tensor.rows() * tensor.columns();
@@ -38,16 +54,16 @@ void print_quantisation(const model::GgufFile& file) {
   }
   fmt::print("\nquantisation\n");
   for (const auto& [dtype, total] : totals) {
-    fmt::print("  {:<5} {:4} tensors {:8.1f} M weights {:8.1f} MiB {:5.2f} bits a weight\n", to_string(dtype),
+    fmt::print("  {:<7} {:4} tensors {:8.1f} M weights {:8.1f} MiB {:5.2f} bits a weight\n", to_string(dtype),
                total.tensors, static_cast<double>(total.elements) / 1e6, mib(total.bytes),
-               8.0 * static_cast<double>(total.bytes) / static_cast<double>(total.elements));
+               8.0 * static_cast<double>(total.bytes) / static_cast<double>(std::max<uint64_t>(1, total.elements)));
   }
 }
 
-void print_tensors(const model::GgufFile& file) {
+void print_tensors(std::span<const model::Tensor> tensors) {
   fmt::print("\ntensors\n");
-  for (const model::GgufTensor& tensor : file.tensors()) {
-    fmt::print("  {:<32} {:<5} [{} x {}] at byte {}\n", tensor.name, to_string(tensor.dtype), tensor.rows(),
+  for (const model::Tensor& tensor : tensors) {
+    fmt::print("  {:<32} {:<7} [{} x {}] at byte {}\n", tensor.name, to_string(tensor.dtype), tensor.rows(),
                tensor.columns(), tensor.file_offset);
   }
 }
@@ -68,16 +84,38 @@ void print_memory_plan(const model::ModelShape& shape, uint32_t block_size, DTyp
              100 * engine::kKvShareDefault, pool / token_bytes, pool / (token_bytes * block_size), block_size);
 }
 
+// Opens a model, or says what was found, where, and what would be read.
+Result<model::Checkpoint> open_explained(const std::string& path) {
+  auto checkpoint = model::Checkpoint::open(path);
+  if (checkpoint || checkpoint.status().code() == ErrorCode::kNotFound) return checkpoint;
+  std::vector<const char*> types;
+  for (size_t i = 0; i < kDTypeCount; ++i) {
+    if (is_weight_type(static_cast<DType>(i))) types.push_back(to_string(static_cast<DType>(i)));
+  }
+  return error(
+      checkpoint.status().code(),
+      "{}\nsupported are GGUF files of version 3, whole or split, with tensors of {};\nand folders with config.json "
+      "and safetensors files of F32, F16, BF16 or F8_E4M3",
+      checkpoint.status().message(), fmt::join(types, ", "));
+}
+
 Status inspect(const InspectOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(const DType kv_dtype, parse_kv_dtype(options.kv_cache_dtype));
-  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(options.file));
-  fmt::print("{}: GGUF version 3, {:.1f} MiB, {} tensors, alignment {}\n\n", options.file, mib(file.file_bytes()),
-             file.tensors().size(), file.alignment());
-  print_metadata(file);
-  print_quantisation(file);
-  if (options.tensors) print_tensors(file);
-  HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(file));
-  HEADWATER_RETURN_IF_ERROR(model::check_tensors(file, shape));
+  HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, open_explained(options.file));
+  const model::GgufFile* gguf = checkpoint.gguf();
+  const std::string format =
+      gguf == nullptr
+          ? "safetensors folder"
+          : fmt::format("GGUF version 3{}", gguf->parts() > 1 ? fmt::format(" in {} parts", gguf->parts()) : "");
+  fmt::print("{}: {}, {:.1f} MiB, {} tensors\n\n", options.file, format, mib(checkpoint.file_bytes()),
+             checkpoint.tensors().size());
+  if (gguf != nullptr) print_metadata(*gguf);
+  if (checkpoint.folder() != nullptr) print_config(*checkpoint.folder());
+  print_quantisation(checkpoint.tensors());
+  if (options.tensors) print_tensors(checkpoint.tensors());
+  if (gguf == nullptr) return {};
+  HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(*gguf));
+  HEADWATER_RETURN_IF_ERROR(model::check_tensors(*gguf, shape));
   print_memory_plan(shape, options.block_size, kv_dtype);
   return {};
 }
@@ -86,8 +124,8 @@ Status inspect(const InspectOptions& options) {
 
 void add_inspect(CLI::App& app, std::function<Status()>& run) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "what a model file holds, and the memory it will need");
-  command->add_option("file", options->file, "GGUF file")->required();
+  CLI::App* command = app.add_subcommand("inspect", "what a model holds, and the memory it will need");
+  command->add_option("file", options->file, "GGUF file, or folder of safetensors")->required();
   command->add_flag("--tensors", options->tensors, "list every tensor");
   command->add_option("--kv-cache-dtype", options->kv_cache_dtype, "bf16, f16, f32 or fp8")->capture_default_str();
   command->add_option("--block-size", options->block_size, "tokens of a KV page")

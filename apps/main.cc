@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   headwater::apps::add_generate(app, run);
   headwater::apps::add_chat(app, run);
   headwater::apps::add_inspect(app, run);
+  headwater::apps::add_quantize(app, run);
   headwater::apps::add_bench(app, run);
   headwater::apps::add_tune(app, run);
   for (CLI::App* command : app.get_subcommands({})) {

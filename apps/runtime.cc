@@ -1,9 +1,11 @@
 #include "apps/runtime.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "apps/costs_file.h"
 #include "backend/registry/registry.h"
@@ -16,6 +18,15 @@ void show_progress(float part) {
   const int filled = static_cast<int>(part * kWidth);
   fmt::print(stderr, "\rloading [{:=<{}}{: <{}}] {:3.0f}%{}", "", filled, "", kWidth - filled, part * 100,
              part >= 1.0f ? "\n" : "");
+}
+
+// "Q6_K, MXFP4": types of the file's weights that the back end decodes before each product.
+std::string types_without_kernel(const Runtime& runtime) {
+  std::set<std::string_view> names;
+  for (const model::Tensor& tensor : runtime.file->tensors()) {
+    if (!backend::has_kernel(runtime.backend->info().name, tensor.dtype)) names.insert(to_string(tensor.dtype));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -74,6 +85,10 @@ void print_settings(const Runtime& runtime, const engine::Engine& engine) {
              std::filesystem::path(runtime.path).filename().string(), shape.family, shape.layers, shape.q_heads,
              shape.kv_heads, shape.head_dim, static_cast<double>(shape.weight_bytes) / 1e6);
   fmt::print(stderr, "backend  {} ({}), {} threads; costs {}\n", info.name, info.target, info.workers, runtime.costs);
+  if (const std::string slow = types_without_kernel(runtime); !slow.empty()) {
+    fmt::print(stderr, "weights  {}: no fast kernel yet, decoded before each product; Q8_0, Q4_1 and Q4_0 are faster\n",
+               slow);
+  }
   fmt::print(stderr, "kv cache {:.0f} MiB {}, {} pages of {} tokens = {} tokens; context {}\n",
              static_cast<double>(config.kv_bytes) / (1 << 20), to_string(config.kv_dtype), cache.pages, cache.page_size,
              uint64_t{cache.pages} * cache.page_size, config.context_max);

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/dtype.h"
 #include "core/ids.h"
+#include "core/quantize.h"
 #include "core/random.h"
 #include "core/result.h"
 #include "core/system.h"

@@ -1,59 +1,81 @@
 #include "core/dtype.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
 #include "core/check.h"
+#include "core/quant.h"
 
 namespace headwater {
 namespace {
 
+template <typename T>
+void decode_plain(const uint8_t* values, uint64_t count, float* out) {
+  for (uint64_t i = 0; i < count; ++i, values += sizeof(T)) {
+    T value;
+    std::memcpy(&value, values, sizeof(T));
+    out[i] = static_cast<float>(value);
+  }
+}
+
+template <float (*kToFloat)(uint16_t)>
+void decode_half(const uint8_t* values, uint64_t count, float* out) {
+  for (uint64_t i = 0; i < count; ++i) out[i] = kToFloat(static_cast<uint16_t>(values[2 * i] | values[2 * i + 1] << 8));
+}
+
+void decode_f8_e4m3(const uint8_t* values, uint64_t count, float* out) {
+  for (uint64_t i = 0; i < count; ++i) out[i] = f8_e4m3_to_f32(values[i]);
+}
+
 struct Traits {
+  DType dtype;
   const char* name;
-  uint32_t elements;
-  uint32_t bytes;
+  uint32_t elements;  // of a block
+  uint32_t bytes;     // of a block
+  bool is_weight;
+  quant::Decode decode;
 };
 
-constexpr Traits kTraits[] = {{"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},   {"Q8_0", 32, 34},
-                              {"Q4_1", 32, 20}, {"Q4_0", 32, 18}, {"F8_E4M3", 1, 1}};
+constexpr Traits kTraits[] = {
+    {DType::kF32, "F32", 1, 4, true, decode_plain<float>},
+    {DType::kF16, "F16", 1, 2, true, decode_half<f16_to_f32>},
+    {DType::kBF16, "BF16", 1, 2, true, decode_half<bf16_to_f32>},
+    {DType::kQ8_0, "Q8_0", 32, 34, true, quant::decode_q8_0},
+    {DType::kQ4_1, "Q4_1", 32, 20, true, quant::decode_q4_1},
+    {DType::kQ4_0, "Q4_0", 32, 18, true, quant::decode_q4_0},
+    {DType::kF8E4M3, "F8_E4M3", 1, 1, false, decode_f8_e4m3},
+    {DType::kQ5_0, "Q5_0", 32, 22, true, quant::decode_q5_0},
+    {DType::kQ5_1, "Q5_1", 32, 24, true, quant::decode_q5_1},
+    {DType::kQ2_K, "Q2_K", 256, 84, true, quant::decode_q2_k},
+    {DType::kQ3_K, "Q3_K", 256, 110, true, quant::decode_q3_k},
+    {DType::kQ4_K, "Q4_K", 256, 144, true, quant::decode_q4_k},
+    {DType::kQ5_K, "Q5_K", 256, 176, true, quant::decode_q5_k},
+    {DType::kQ6_K, "Q6_K", 256, 210, true, quant::decode_q6_k},
+    {DType::kIQ4_NL, "IQ4_NL", 32, 18, true, quant::decode_iq4_nl},
+    {DType::kIQ4_XS, "IQ4_XS", 256, 136, true, quant::decode_iq4_xs},
+    {DType::kMXFP4, "MXFP4", 32, 17, true, quant::decode_mxfp4},
+    {DType::kF64, "F64", 1, 8, false, decode_plain<double>},
+    {DType::kI64, "I64", 1, 8, false, decode_plain<int64_t>},
+    {DType::kI32, "I32", 1, 4, false, decode_plain<int32_t>},
+    {DType::kI16, "I16", 1, 2, false, decode_plain<int16_t>},
+    {DType::kI8, "I8", 1, 1, false, decode_plain<int8_t>},
+    {DType::kU8, "U8", 1, 1, false, decode_plain<uint8_t>},
+    {DType::kBool, "BOOL", 1, 1, false, decode_plain<uint8_t>},
+};
+
+constexpr bool rows_are_in_order() {
+  for (size_t i = 0; i < std::size(kTraits); ++i) {
+    if (kTraits[i].dtype != static_cast<DType>(i)) return false;
+  }
+  return std::size(kTraits) == kDTypeCount;
+}
+static_assert(rows_are_in_order(), "kTraits[dtype] is dtype's row");
 
 const Traits& traits(DType dtype) {
   const auto index = static_cast<size_t>(dtype);
   check(index < std::size(kTraits), "unknown dtype");
   return kTraits[index];
-}
-
-uint16_t read_u16(const uint8_t* bytes) {
-  return static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
-}
-
-void dequantize_q8_0(const uint8_t* block, uint64_t blocks, float* out) {
-  for (uint64_t b = 0; b < blocks; ++b, block += 34, out += 32) {
-    const float d = f16_to_f32(read_u16(block));
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(block[2 + i]));
-  }
-}
-
-void dequantize_q4_0(const uint8_t* block, uint64_t blocks, float* out) {
-  for (uint64_t b = 0; b < blocks; ++b, block += 18, out += 32) {
-    const float d = f16_to_f32(read_u16(block));
-    for (int i = 0; i < 16; ++i) {
-      out[i] = d * static_cast<float>((block[2 + i] & 15) - 8);
-      out[i + 16] = d * static_cast<float>((block[2 + i] >> 4) - 8);
-    }
-  }
-}
-
-void dequantize_q4_1(const uint8_t* block, uint64_t blocks, float* out) {
-  for (uint64_t b = 0; b < blocks; ++b, block += 20, out += 32) {
-    const float d = f16_to_f32(read_u16(block));
-    const float m = f16_to_f32(read_u16(block + 2));
-    for (int i = 0; i < 16; ++i) {
-      out[i] = d * static_cast<float>(block[4 + i] & 15) + m;
-      out[i + 16] = d * static_cast<float>(block[4 + i] >> 4) + m;
-    }
-  }
 }
 
 }  // namespace
@@ -66,6 +88,14 @@ uint32_t block_elements(DType dtype) {
 }
 uint32_t block_bytes(DType dtype) {
   return traits(dtype).bytes;
+}
+bool is_weight_type(DType dtype) {
+  return traits(dtype).is_weight;
+}
+
+std::optional<DType> dtype_named(std::string_view name) {
+  const auto* found = std::ranges::find(kTraits, name, &Traits::name);
+  return found == std::end(kTraits) ? std::nullopt : std::optional(found->dtype);
 }
 
 uint16_t f32_to_bf16(float value) {
@@ -123,30 +153,7 @@ uint8_t f32_to_f8_e4m3(float value) {
 
 void dequantize_row(DType dtype, const void* row, uint64_t elements, float* out) {
   check(elements % block_elements(dtype) == 0, "a row is whole blocks");
-  const auto* bytes = static_cast<const uint8_t*>(row);
-  switch (dtype) {
-    case DType::kF32:
-      std::memcpy(out, row, elements * sizeof(float));
-      return;
-    case DType::kF16:
-      for (uint64_t i = 0; i < elements; ++i) out[i] = f16_to_f32(read_u16(bytes + 2 * i));
-      return;
-    case DType::kBF16:
-      for (uint64_t i = 0; i < elements; ++i) out[i] = bf16_to_f32(read_u16(bytes + 2 * i));
-      return;
-    case DType::kF8E4M3:
-      for (uint64_t i = 0; i < elements; ++i) out[i] = f8_e4m3_to_f32(bytes[i]);
-      return;
-    case DType::kQ8_0:
-      dequantize_q8_0(bytes, elements / 32, out);
-      return;
-    case DType::kQ4_1:
-      dequantize_q4_1(bytes, elements / 32, out);
-      return;
-    case DType::kQ4_0:
-      dequantize_q4_0(bytes, elements / 32, out);
-      return;
-  }
+  traits(dtype).decode(static_cast<const uint8_t*>(row), elements / block_elements(dtype), out);
 }
 
 }  // namespace headwater

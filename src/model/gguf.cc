@@ -1,71 +1,17 @@
 #include "model/gguf.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
 #include <variant>
 
 #include "model/gguf_cursor.h"
 #include "model/gguf_parser.h"
 #include "model/gguf_text.h"
+#include "model/mapping.h"
 
 namespace headwater::model {
 namespace {
-
-// A read-only mapping of a whole file. Empty files have none.
-class Mapping {
- public:
-  Mapping() = default;
-  Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-  Mapping& operator=(Mapping&& other) noexcept {
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Mapping() {
-    if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
-  }
-
-  void drop_resident() const {
-    if (!bytes_.empty()) madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
-  }
-
-  static Result<Mapping> create(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) return error(ErrorCode::kNotFound, "cannot open '{}': {}", path, std::strerror(errno));
-    Result<Mapping> mapping = map(file, path);
-    ::close(file);
-    return mapping;
-  }
-
-  std::span<const std::byte> bytes() const { return bytes_; }
-
- private:
-  static Result<Mapping> map(int file, const std::string& path) {
-    struct stat info = {};
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
-      return error(ErrorCode::kNotFound, "'{}' is not a regular file", path);
-    }
-    Mapping mapping;
-    if (info.st_size == 0) return mapping;
-    const auto size = static_cast<size_t>(info.st_size);
-    void* start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (start == MAP_FAILED) {
-      return error(ErrorCode::kExhausted, "cannot map the {} bytes of '{}': {}", size, path, std::strerror(errno));
-    }
-    mapping.bytes_ = {static_cast<std::byte*>(start), size};
-    return mapping;
-  }
-
-  std::span<std::byte> bytes_;
-};
 
 std::optional<int64_t> to_integer(const GgufScalar& scalar) {
   if (const auto* value = std::get_if<int64_t>(&scalar)) return *value;
@@ -93,18 +39,15 @@ std::optional<bool> to_bool(const GgufScalar& scalar) {
   return value == nullptr ? std::nullopt : std::optional<bool>(*value);
 }
 
+// Elements of an array that grow more than twofold when they are read.
+constexpr uint64_t kWidenedMax = 1 << 21;
+
 }  // namespace
 
-uint64_t GgufTensor::rows() const {
-  uint64_t rows = 1;
-  for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
-  return rows;
-}
-
 struct GgufFile::Impl {
-  Mapping mapping;  // empty when the bytes are borrowed
-  std::span<const std::byte> bytes;
-  GgufContents contents;
+  std::vector<Mapping> mappings;  // of the parts; none when the bytes are borrowed
+  uint64_t bytes = 0;             // of all parts
+  GgufContents contents;          // metadata of the first part, tensors of all
 
   std::optional<size_t> find(std::string_view key) const {
     const auto found = contents.entry_index.find(key);
@@ -139,6 +82,10 @@ struct GgufFile::Impl {
     const Entry& entry = contents.entries[*index];
     const uint32_t stride = scalar_bytes(entry.element_type);
     if (entry.type != GgufType::kArray || stride == 0) return mismatch(*index, expected);
+    if (entry.count > kWidenedMax && stride < 4) {
+      return error(ErrorCode::kUnsupported, "metadata key '{}' has {} elements of {} bytes; the limit is {}", key,
+                   entry.count, stride, kWidenedMax);
+    }
     std::vector<typename decltype(convert(GgufScalar()))::value_type> values;
     values.reserve(entry.count);
     for (uint64_t i = 0; i < entry.count; ++i) {
@@ -156,16 +103,34 @@ GgufFile& GgufFile::operator=(GgufFile&&) noexcept = default;
 GgufFile::~GgufFile() = default;
 
 Result<GgufFile> GgufFile::open(const std::string& path) {
+  HEADWATER_ASSIGN_OR_RETURN(GgufFile file, open_part(path));
+  return file.has("split.count") ? open_split(std::move(file), path) : std::move(file);
+}
+
+Result<GgufFile> GgufFile::open_part(const std::string& path) {
   HEADWATER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::create(path));
   auto file = parse(mapping.bytes());
   if (!file) return error(file.status().code(), "'{}': {}", path, file.status().message());
-  file->impl_->mapping = std::move(mapping);
+  file->impl_->mappings.push_back(std::move(mapping));
   return file;
 }
 
 Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes) {
   HEADWATER_ASSIGN_OR_RETURN(GgufContents contents, parse_gguf(bytes));
-  return GgufFile(std::make_unique<Impl>(Impl{{}, bytes, std::move(contents)}));
+  return GgufFile(std::make_unique<Impl>(Impl{{}, bytes.size(), std::move(contents)}));
+}
+
+Status GgufFile::add_part(GgufFile part, const std::string& path) {
+  GgufContents& whole = impl_->contents;
+  for (Tensor& tensor : part.impl_->contents.tensors) {
+    if (!whole.tensor_index.emplace(tensor.name, whole.tensors.size()).second) {
+      return error(ErrorCode::kCorrupt, "'{}': tensor '{}' is in a part before it as well", path, tensor.name);
+    }
+    whole.tensors.push_back(std::move(tensor));
+  }
+  impl_->bytes += part.impl_->bytes;
+  for (Mapping& mapping : part.impl_->mappings) impl_->mappings.push_back(std::move(mapping));
+  return {};
 }
 
 bool GgufFile::has(std::string_view key) const {
@@ -226,24 +191,27 @@ std::string GgufFile::describe(std::string_view key, size_t characters_max) cons
   return describe_value(impl_->contents.entries[*index], impl_->contents.values[*index], characters_max);
 }
 
-const std::vector<GgufTensor>& GgufFile::tensors() const {
+const std::vector<Tensor>& GgufFile::tensors() const {
   return impl_->contents.tensors;
 }
 
-const GgufTensor* GgufFile::find(std::string_view name) const {
+const Tensor* GgufFile::find(std::string_view name) const {
   const auto found = impl_->contents.tensor_index.find(name);
   return found == impl_->contents.tensor_index.end() ? nullptr : &impl_->contents.tensors[found->second];
 }
 
 uint64_t GgufFile::file_bytes() const {
-  return impl_->bytes.size();
+  return impl_->bytes;
+}
+size_t GgufFile::parts() const {
+  return std::max<size_t>(1, impl_->mappings.size());
 }
 uint32_t GgufFile::alignment() const {
   return impl_->contents.alignment;
 }
 
 void GgufFile::drop_resident() const {
-  impl_->mapping.drop_resident();
+  for (const Mapping& mapping : impl_->mappings) mapping.drop_resident();
 }
 
 }  // namespace headwater::model

@@ -5,17 +5,19 @@
 //   | magic version tensor_count kv_count | kv ... | tensor info ... | padding | tensor data ... |
 //
 // The mapping lives as long as the GgufFile; every view below points into it. Shortening the file meanwhile
-// stops the process (SIGBUS).
+// stops the process (SIGBUS). A tensor's file_offset counts from the start of its own part.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/core.h"
+#include "model/tensor.h"
 
 namespace headwater::model {
 
@@ -35,22 +37,17 @@ enum class GgufType : uint32_t {
   kF64 = 12,
 };
 
-struct GgufTensor {
-  std::string_view name;
-  DType dtype;
-  std::vector<uint64_t> shape;  // as stored: shape[0] is the contiguous dimension (columns), then rows, ...
-  std::span<const std::byte> data;
-  uint64_t file_offset;  // of data, from the start of the file
-
-  uint64_t columns() const { return shape.empty() ? 1 : shape[0]; }
-  uint64_t rows() const;  // product of the other dimensions
-};
+// ggml's number of a type, and back; none for a type that no weight has (is_weight_type) or that ggml does not know.
+std::optional<uint32_t> gguf_number(DType dtype);
+std::optional<DType> gguf_dtype(uint32_t number);
 
 class GgufFile {
  public:
+  // A file, or a split one by the path of any of its parts: the others lie beside it (name-00002-of-00003.gguf).
   // kNotFound, kCorrupt (names the offset and what was found there) or kUnsupported (a version or type we do not read).
   static Result<GgufFile> open(const std::string& path);
-  static Result<GgufFile> parse(std::span<const std::byte> bytes);  // borrowed; for tests and the fuzzer
+  // One file by itself, or one part. Borrowed; for tests and the fuzzer.
+  static Result<GgufFile> parse(std::span<const std::byte> bytes);
 
   GgufFile(GgufFile&&) noexcept;
   GgufFile& operator=(GgufFile&&) noexcept;
@@ -76,9 +73,10 @@ class GgufFile {
   const std::vector<Entry>& entries() const;
   std::string describe(std::string_view key, size_t characters_max) const;  // a value as text, for `inspect`
 
-  const std::vector<GgufTensor>& tensors() const;
-  const GgufTensor* find(std::string_view name) const;  // nullptr when absent
-  uint64_t file_bytes() const;
+  const std::vector<Tensor>& tensors() const;
+  const Tensor* find(std::string_view name) const;  // nullptr when absent
+  uint64_t file_bytes() const;                      // of all parts
+  size_t parts() const;                             // 1 unless it is a split one
   // The mapping's pages may leave this process's memory; they come back when read. After weights were repacked.
   void drop_resident() const;
   uint32_t alignment() const;
@@ -86,6 +84,9 @@ class GgufFile {
  private:
   struct Impl;
   explicit GgufFile(std::unique_ptr<Impl> impl);
+  static Result<GgufFile> open_part(const std::string& path);
+  static Result<GgufFile> open_split(GgufFile any, const std::string& path);  // gguf_split.cc
+  Status add_part(GgufFile part, const std::string& path);
   std::unique_ptr<Impl> impl_;
 };
 

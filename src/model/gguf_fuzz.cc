@@ -1,7 +1,6 @@
 // Any bytes: the reader gives an error or a file whose every value and tensor can be read.
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "model/gguf.h"
 
@@ -23,11 +22,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const auto& tensor : file->tensors()) {
     headwater::check(file->find(tensor.name) == &tensor, "a tensor is not found by its own name");
-    std::vector<float> row(tensor.columns());  // one row lies within the image, so it is no larger than 32/20 of it
-    headwater::dequantize_row(tensor.dtype, tensor.data.data(), tensor.columns(), row.data());
-    const auto row_size = headwater::row_bytes(tensor.dtype, tensor.columns());
-    headwater::dequantize_row(tensor.dtype, tensor.data.data() + tensor.data.size() - row_size, tensor.columns(),
-                              row.data());
+    const uint64_t elements = headwater::block_elements(tensor.dtype);
+    float block[256];
+    headwater::dequantize_row(tensor.dtype, tensor.data.data(), elements, block);
+    headwater::dequantize_row(
+        tensor.dtype, tensor.data.data() + tensor.data.size() - headwater::block_bytes(tensor.dtype), elements, block);
   }
   return 0;
 }

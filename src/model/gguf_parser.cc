@@ -6,7 +6,9 @@
 #include <iterator>
 #include <string>
 
+#include "model/foreign_file.h"
 #include "model/gguf_cursor.h"
+#include "model/names.h"
 
 namespace headwater::model {
 namespace {
@@ -16,6 +18,8 @@ constexpr uint32_t kVersion = 3;
 constexpr uint64_t kKeyBytesMax = 65535;
 constexpr uint64_t kTensorNameBytesMax = 64;
 constexpr uint32_t kDimensionsMax = 4;
+constexpr uint64_t kEntriesMax = 1 << 16;  // far beyond any model's, and what bounds the memory of the lists
+constexpr uint64_t kTensorsMax = 1 << 17;
 constexpr uint32_t kAlignmentMin = 8;  // the format's own; also what in-place F32 and F16 data need
 
 // The smallest encodings: how many items a claimed count can really have is bounded by the bytes that remain.
@@ -32,7 +36,7 @@ constexpr TypeTraits kTypes[] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2}
                                  {"u64", 8}, {"i64", 8}, {"f64", 8}};
 
 // Names of ggml's tensor types by number; empty where a type was removed.
-constexpr const char* kTensorTypes[] = {
+constexpr std::string_view kTensorTypes[] = {
     "F32",   "F16",    "Q4_0",  "Q4_1", "",     "",        "Q5_0",   "Q5_1",    "Q8_0",  "Q8_1",   "Q2_K",
     "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S",
     "IQ2_S", "IQ4_XS", "I8",    "I16",  "I32",  "I64",     "F64",    "IQ1_M",   "BF16",  "",       "",
@@ -43,27 +47,19 @@ Status corrupt(uint64_t offset, fmt::format_string<Args...> format, Args&&... ar
   return error(ErrorCode::kCorrupt, "offset {}: {}", offset, fmt::format(format, std::forward<Args>(args)...));
 }
 
-Result<DType> dtype_of(uint32_t number, std::string_view tensor, uint64_t offset) {
-  switch (number) {
-    case 0:
-      return DType::kF32;
-    case 1:
-      return DType::kF16;
-    case 2:
-      return DType::kQ4_0;
-    case 3:
-      return DType::kQ4_1;
-    case 8:
-      return DType::kQ8_0;
-    case 30:
-      return DType::kBF16;
-    default:
-      break;
+std::string supported_types() {
+  std::vector<std::string_view> names;
+  for (uint32_t number = 0; number < std::size(kTensorTypes); ++number) {
+    if (gguf_dtype(number)) names.push_back(kTensorTypes[number]);
   }
-  const char* name = number < std::size(kTensorTypes) ? kTensorTypes[number] : "";
-  return error(ErrorCode::kUnsupported,
-               "offset {}: tensor '{}' has type {} ({}); supported are F32, F16, BF16, Q8_0, Q4_0 and Q4_1", offset,
-               tensor, *name == '\0' ? "unknown" : name, number);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<DType> dtype_of(uint32_t number, std::string_view tensor, uint64_t offset) {
+  if (const std::optional<DType> dtype = gguf_dtype(number)) return *dtype;
+  const std::string_view name = number < std::size(kTensorTypes) ? kTensorTypes[number] : "";
+  return error(ErrorCode::kUnsupported, "offset {}: tensor '{}' has type {} ({}); supported are {}", offset, tensor,
+               name.empty() ? "unknown" : name, number, supported_types());
 }
 
 class Parser {
@@ -100,7 +96,9 @@ class Parser {
 
 Status Parser::read_header() {
   HEADWATER_ASSIGN_OR_RETURN(const uint32_t magic, cursor_.read<uint32_t>("the magic"));
-  if (magic != kMagic) return corrupt(0, "found {:#010x} where a GGUF file has the bytes \"GGUF\"", magic);
+  if (magic != kMagic) {
+    return corrupt(0, "found {:#010x} where a GGUF file has the bytes \"GGUF\"{}", magic, foreign_file(bytes_));
+  }
   HEADWATER_ASSIGN_OR_RETURN(const uint32_t version, cursor_.read<uint32_t>("the version"));
   if (version != 0 && (version & 0xffff) == 0) {
     return error(ErrorCode::kUnsupported, "offset 4: version {:#010x} is big-endian; only little-endian files are read",
@@ -114,6 +112,8 @@ Status Parser::read_header() {
   HEADWATER_ASSIGN_OR_RETURN(entry_count_, cursor_.read<uint64_t>("the metadata count"));
   HEADWATER_RETURN_IF_ERROR(check_count(tensor_count_, kTensorBytesMin, 8, "tensors"));
   HEADWATER_RETURN_IF_ERROR(check_count(entry_count_, kEntryBytesMin, 16, "metadata entries"));
+  if (tensor_count_ > kTensorsMax) return corrupt(8, "{} tensors; the limit is {}", tensor_count_, kTensorsMax);
+  if (entry_count_ > kEntriesMax) return corrupt(16, "{} metadata entries; the limit is {}", entry_count_, kEntriesMax);
   return Status();
 }
 
@@ -122,11 +122,6 @@ Status Parser::check_count(uint64_t count, uint64_t item_bytes_min, uint64_t off
   if (count <= count_max) return Status();
   return corrupt(offset, "{} {} are claimed; the {} bytes that follow hold at most {}", count, what,
                  cursor_.remaining(), count_max);
-}
-
-// Names go into messages and onto terminals as they are.
-bool is_printable(std::string_view name) {
-  return !name.empty() && std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
 Status Parser::read_entry() {
@@ -247,7 +242,7 @@ Status Parser::place_tensors() {
   const uint64_t mask = uint64_t{contents_.alignment} - 1;
   const uint64_t data_start = (cursor_.position() + mask) & ~mask;  // a position of mapped memory is far below 2^63
   for (size_t i = 0; i < contents_.tensors.size(); ++i) {
-    GgufTensor& tensor = contents_.tensors[i];
+    Tensor& tensor = contents_.tensors[i];
     const uint64_t offset = tensor.file_offset;
     if ((offset & mask) != 0) {
       return corrupt(data_start, "tensor '{}' lies at {} in the data section; offsets are multiples of {}", tensor.name,
@@ -266,6 +261,18 @@ Status Parser::place_tensors() {
 }
 
 }  // namespace
+
+std::optional<DType> gguf_dtype(uint32_t number) {
+  if (number >= std::size(kTensorTypes)) return std::nullopt;
+  const std::optional<DType> dtype = dtype_named(kTensorTypes[number]);
+  return dtype && is_weight_type(*dtype) ? dtype : std::nullopt;
+}
+
+std::optional<uint32_t> gguf_number(DType dtype) {
+  const auto* found = std::ranges::find(kTensorTypes, std::string_view(headwater::to_string(dtype)));
+  if (!is_weight_type(dtype) || found == std::end(kTensorTypes)) return std::nullopt;
+  return static_cast<uint32_t>(found - kTensorTypes);
+}
 
 const char* to_string(GgufType type) {
   return kTypes[static_cast<size_t>(type)].name;

@@ -15,7 +15,7 @@ struct GgufContents {
   std::vector<GgufFile::Entry> entries;
   std::vector<std::span<const std::byte>> values;  // of each entry, encoded as in the file; an array from its element 0
   std::map<std::string_view, size_t> entry_index;  // key -> entries[]
-  std::vector<GgufTensor> tensors;
+  std::vector<Tensor> tensors;
   std::map<std::string_view, size_t> tensor_index;  // name -> tensors[]
   uint32_t alignment = 32;
 };

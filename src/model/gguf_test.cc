@@ -99,7 +99,7 @@ TEST(Gguf, ReadsEveryTensorType) {
   ASSERT_EQ(file->tensors().size(), 6u);
   EXPECT_EQ(file->file_bytes(), image.size());
   EXPECT_EQ(file->find("t"), nullptr);
-  for (const GgufTensor& tensor : file->tensors()) {
+  for (const Tensor& tensor : file->tensors()) {
     EXPECT_EQ(file->find(tensor.name), &tensor);
     EXPECT_EQ(tensor.data.data(), image.data() + tensor.file_offset);
     EXPECT_EQ(tensor.file_offset % 32, 0u);
@@ -113,6 +113,17 @@ TEST(Gguf, ReadsEveryTensorType) {
   }
   EXPECT_THAT(file->find("t.bf16")->shape, ElementsAre(2, 2, 2, 2));
   EXPECT_EQ(file->find("t.bf16")->rows(), 8u);
+}
+
+TEST(Gguf, KnowsTheNumberOfEveryWeightType) {
+  for (const DType dtype : headwater::testing::weight_types()) {
+    ASSERT_TRUE(gguf_number(dtype)) << to_string(dtype);
+    EXPECT_EQ(gguf_dtype(*gguf_number(dtype)), dtype);
+  }
+  EXPECT_EQ(gguf_number(DType::kQ6_K), 14u);
+  EXPECT_EQ(gguf_number(DType::kMXFP4), 39u);
+  EXPECT_FALSE(gguf_number(DType::kI64));
+  EXPECT_FALSE(gguf_dtype(9));
 }
 
 TEST(Gguf, HonoursTheAlignmentOfTheFile) {
@@ -253,10 +264,25 @@ TEST(GgufRefuses, AnotherMagicVersionOrByteOrder) {
   expect_unsupported(refusal(image), "big-endian");
 }
 
+TEST(GgufRefuses, OtherFilesAndSaysWhatTheyAre) {
+  const auto as_file = [](std::string_view text) {
+    return refusal(std::as_bytes(std::span(text.data(), text.size())));
+  };
+  expect_corrupt(as_file("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull");
+  expect_corrupt(as_file("PK\x03\x04zip"), "zip archive");
+  expect_corrupt(as_file("<!DOCTYPE html>"), "download failed");
+  expect_corrupt(as_file(std::string_view("\x02\0\0\0\0\0\0\0{}", 10)), "give its folder");
+  EXPECT_THAT(as_file("something else").message(), ::testing::EndsWith("has the bytes \"GGUF\""));
+}
+
 TEST(GgufRefuses, TensorTypesItCannotRead) {
   const std::array<std::byte, 32> data = {};
   const auto with_type = [&](uint32_t type) { return refusal(GgufWriter().tensor_bytes("w", type, {32}, data)); };
-  expect_unsupported(with_type(14), "tensor 'w' has type Q6_K (14); supported are F32, F16, BF16, Q8_0, Q4_0 and Q4_1");
+  expect_unsupported(
+      with_type(16),
+      "tensor 'w' has type IQ2_XXS (16); supported are F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, "
+      "Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16, MXFP4");
+  expect_unsupported(with_type(27), "I64");
   expect_unsupported(with_type(99), "tensor 'w' has type unknown (99)");
   expect_unsupported(with_type(4), "unknown (4)");
 }
@@ -274,6 +300,18 @@ TEST(GgufRefuses, ShapesThatWrapOrDoNotFit) {
   expect_corrupt(with_shape({48, 2}, DType::kQ8_0), "blocks of 32");
   expect_corrupt(with_shape({}, DType::kQ4_1), "blocks of 32");
   expect_corrupt(with_shape({32, 9}, DType::kQ4_1), "needs 180 bytes from 0 of a data section of 160");
+}
+
+TEST(GgufRefuses, MoreEntriesTensorsOrSmallNumbersThanAnyModelHas) {
+  GgufWriter entries, tensors;
+  for (uint32_t i = 0; i <= 1 << 16; ++i) entries.value(fmt::format("k{}", i), true);
+  expect_corrupt(refusal(entries), "65537 metadata entries; the limit is 65536");
+  for (uint32_t i = 0; i <= 1 << 17; ++i) tensors.tensor_bytes(fmt::format("t{}", i), 0, {}, {});
+  expect_corrupt(refusal(tensors), "131073 tensors; the limit is 131072");
+  const auto image = GgufWriter().array("k", std::vector<uint8_t>((1 << 21) + 1)).image();
+  auto file = GgufFile::parse(image);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->integers_at("k").status().code(), ErrorCode::kUnsupported);
 }
 
 TEST(GgufRefuses, OffsetsThatAreNotAligned) {

@@ -25,8 +25,8 @@ class HostStopwatch final : public Stopwatch {
 }  // namespace
 
 Status check_weight_type(DType dtype) {
-  if (dtype != DType::kF8E4M3) return {};
-  return error(ErrorCode::kUnsupported, "a weight of {}, which is a type of KV pages alone; use a file of another type",
+  if (is_weight_type(dtype)) return {};
+  return error(ErrorCode::kUnsupported, "a weight of {}, which no product takes; use a file of another type",
                to_string(dtype));
 }
 

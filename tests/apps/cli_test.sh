@@ -17,7 +17,7 @@ expect() {
   grep -qE -- "$pattern" "$work/out" || { fail "$name: no '$pattern' in the output"; tail -5 "$work/out"; }
 }
 
-for command in "" serve "bench serve" demo generate chat inspect "bench attention" "bench plan" "bench step" "bench merge" "bench compare" tune; do
+for command in "" serve "bench serve" demo generate chat inspect quantize "bench attention" "bench plan" "bench step" "bench merge" "bench compare" tune; do
   # shellcheck disable=SC2086
   expect "help of '$command'" 0 "Usage|--help" "$program" $command --help
   [ "$(wc -l < "$work/out")" -le 48 ] || fail "help of '$command' is $(wc -l < "$work/out") lines; a screen is 48"
@@ -31,7 +31,12 @@ expect "inspect tensors" 0 "blk.29.ffn_down.weight" "$program" inspect $model --
 expect "inspect a missing file" 1 "nothing.gguf" "$program" inspect nothing.gguf
 head -c 1000 $model > "$work/cut.gguf"
 expect "inspect a cut file" 1 "headwater:" "$program" inspect "$work/cut.gguf"
-expect "inspect a text file" 1 "headwater:" "$program" inspect README.md
+expect "inspect a text file" 1 "offset 0: found .* where a GGUF file" "$program" inspect README.md
+expect "inspect says what it reads" 1 "supported are GGUF files of version 3.*MXFP4" "$program" inspect README.md
+mkdir "$work/folder" && echo '{' > "$work/folder/config.json"
+expect "inspect a damaged folder" 1 "config.json: the JSON ends at offset 2" "$program" inspect "$work/folder"
+expect "quantize without a model" 1 "has no config.json" "$program" quantize "$work" "$work/out.gguf"
+expect "quantize to an unknown type" 2 "q8_0" "$program" quantize "$work/folder" "$work/out.gguf" --type q9
 
 kv=(--kv-cache-memory 100M)
 expect "generate" 0 "River" "$program" generate "${kv[@]}" -n 8 --raw "The river that runs through the old town is called"

@@ -35,12 +35,10 @@ class Elementwise : public ModelTargetTest {
 
 TEST_P(Elementwise, EmbedGivesTheRowsOfTheTableTimesTheScale) {
   float scale = 1;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0}) {
+  for (const DType dtype : weight_types()) {
     Random random(1);
-    const uint32_t rows = 50, columns = block_elements(dtype) == 1 ? 77 : 96;
-    std::vector<float> values(rows * columns);
-    for (float& value : values) value = random.normal();
-    const std::vector<std::byte> table = quantize(dtype, values);
+    const uint32_t rows = 50, columns = block_elements(dtype) == 1 ? 77 : 3 * block_elements(dtype);
+    const std::vector<std::byte> table = random_weight(dtype, rows * columns, 1.0f, random);
     const std::vector<TokenId> ids{0, 49, 7, 7, 31, 1};
     HostMatrix got(6, columns, 4), expected(6, columns);
     for (const auto& [memory, out] : {std::pair{&*got_, &got}, std::pair{&*expected_, &expected}}) {

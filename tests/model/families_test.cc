@@ -49,7 +49,7 @@ TEST(LlamaFamily, ReadsItsShapeFromTheMetadata) {
   EXPECT_EQ(shape->context_max, 512u);
   EXPECT_FLOAT_EQ(shape->norm_epsilon, 1e-5f);
   uint64_t bytes = 0;
-  for (const model::GgufTensor& tensor : file->tensors()) bytes += tensor.data.size();
+  for (const model::Tensor& tensor : file->tensors()) bytes += tensor.data.size();
   EXPECT_EQ(shape->weight_bytes, bytes);
   EXPECT_TRUE(model::check_tensors(*file, *shape));
 }
@@ -127,6 +127,7 @@ TEST(LlamaFamily, RefusesNumbersOutOfRange) {
   };
   expect_refused(load_with("llama.block_count", 0u), "llama.block_count", "0");
   expect_refused(load_with("llama.block_count", 2000u), "llama.block_count", "2000");
+  expect_refused(load_with("llama.block_count", 4000000000u), "llama.block_count", "4000000000");
   expect_refused(load_with("llama.attention.head_count_kv", 8u), "head_count_kv", "8");
   expect_refused(load_with("llama.attention.head_count_kv", 3u), "query heads", "3");
   expect_refused(load_with("llama.attention.key_length", 24u), "head", "24");

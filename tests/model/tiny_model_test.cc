@@ -47,6 +47,8 @@ const Case kCases[] = {
     {DType::kQ4_0, {}},
     {DType::kQ4_1, {}},
     {DType::kQ4_1, {.layers = 3, .embedding = 96, .kv_heads = 1, .head_dim = 32}},
+    {DType::kMXFP4, {}},
+    {DType::kQ6_K, {.embedding = 256, .feed_forward = 512, .head_dim = 64}},
 };
 
 // Logits have a deviation near 1. With f32 weights and f32 keys and values only the order of sums differs; weights of
@@ -63,10 +65,9 @@ Tolerance logits_tolerance(DType weights) {
     case DType::kQ4_0:
     case DType::kQ4_1:
       return {0.15, 0, 1 - 1e-3};
-    case DType::kF8E4M3:
-      break;
+    default:  // decoded to f32
+      return logits_tolerance(DType::kF32);
   }
-  return {};
 }
 
 class TinyModels : public TargetTest {};

@@ -49,8 +49,9 @@ inline Tolerance tolerance_for(DType dtype, uint64_t reduction) {
     case DType::kQ4_0:
     case DType::kQ4_1:
       return {0.04, 0, 1 - 1e-4};
+    default:  // decoded to f32 before a product
+      return tolerance_for(DType::kF32, reduction);
   }
-  return {};
 }
 
 template <typename Want>

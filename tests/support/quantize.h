@@ -1,4 +1,4 @@
-// Floats into any tensor type, by the plain round-to-nearest recipe: for tests, which need valid blocks, not the best.
+// Floats and random weights in any tensor type, for tests.
 #pragma once
 
 #include <algorithm>
@@ -17,76 +17,71 @@ inline void put_u16(std::byte* at, uint16_t bits) {
   std::memcpy(at, &bits, sizeof(bits));
 }
 
-inline void quantize_block_q8_0(std::span<const float> values, std::byte* block) {
-  float magnitude = 0;
-  for (const float value : values) magnitude = std::max(magnitude, std::fabs(value));
-  const float d = f16_to_f32(f32_to_f16(magnitude / 127));
-  put_u16(block, f32_to_f16(d));
-  for (size_t i = 0; i < 32; ++i) {
-    const float q = d == 0 ? 0 : std::clamp(std::round(values[i] / d), -127.0f, 127.0f);
-    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(q));
+// Every type that a weight may have.
+inline std::vector<DType> weight_types() {
+  std::vector<DType> types;
+  for (size_t i = 0; i < kDTypeCount; ++i) {
+    if (is_weight_type(static_cast<DType>(i))) types.push_back(static_cast<DType>(i));
   }
+  return types;
 }
 
-// d = the value of largest magnitude / -8, as that value then is the level 0 = -8.
-inline void quantize_block_q4_0(std::span<const float> values, std::byte* block) {
-  float extreme = 0;
-  for (const float value : values) extreme = std::fabs(value) > std::fabs(extreme) ? value : extreme;
-  const float d = f16_to_f32(f32_to_f16(extreme / -8));
-  put_u16(block, f32_to_f16(d));
-  const auto level = [&](float value) {
-    return d == 0 ? 8u : static_cast<unsigned>(std::clamp(std::round(value / d) + 8, 0.0f, 15.0f));
-  };
-  for (size_t i = 0; i < 16; ++i) {
-    block[2 + i] = static_cast<std::byte>(level(values[i]) | level(values[i + 16]) << 4);
-  }
-}
-
-inline void quantize_block_q4_1(std::span<const float> values, std::byte* block) {
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  const float d = f16_to_f32(f32_to_f16((*high - *low) / 15));
-  const float m = f16_to_f32(f32_to_f16(*low));
-  put_u16(block, f32_to_f16(d));
-  put_u16(block + 2, f32_to_f16(m));
-  const auto level = [&](float value) {
-    return d == 0 ? 0u : static_cast<unsigned>(std::clamp(std::round((value - m) / d), 0.0f, 15.0f));
-  };
-  for (size_t i = 0; i < 16; ++i) {
-    block[4 + i] = static_cast<std::byte>(level(values[i]) | level(values[i + 16]) << 4);
-  }
-}
-
-// values.size() is a multiple of block_elements(dtype).
+// Types that quantize_row() writes; values.size() is a multiple of block_elements(dtype).
 inline std::vector<std::byte> quantize(DType dtype, std::span<const float> values) {
-  const size_t elements = block_elements(dtype);
-  check(values.size() % elements == 0, "quantize: the values are not whole blocks");
   std::vector<std::byte> bytes(row_bytes(dtype, values.size()));
-  std::byte* block = bytes.data();
-  for (size_t i = 0; i < values.size(); i += elements, block += block_bytes(dtype)) {
-    switch (dtype) {
-      case DType::kF32:
-        std::memcpy(block, &values[i], sizeof(float));
-        break;
-      case DType::kF16:
-        put_u16(block, f32_to_f16(values[i]));
-        break;
-      case DType::kBF16:
-        put_u16(block, f32_to_bf16(values[i]));
-        break;
-      case DType::kQ8_0:
-        quantize_block_q8_0(values.subspan(i, 32), block);
-        break;
-      case DType::kQ4_1:
-        quantize_block_q4_1(values.subspan(i, 32), block);
-        break;
-      case DType::kQ4_0:
-        quantize_block_q4_0(values.subspan(i, 32), block);
-        break;
-      case DType::kF8E4M3:
-        check(false, "no weight has this type");
-    }
-  }
+  const Status status = quantize_row(dtype, values, bytes.data());
+  check(status.is_ok(), status.message().c_str());
   return bytes;
+}
+
+// Where the blocks of a type that is not written have their f16 scales.
+inline std::vector<size_t> scale_offsets(DType dtype) {
+  switch (dtype) {
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108};
+    case DType::kQ6_K:
+      return {208};
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    default:
+      return {0};
+  }
+}
+
+// Random bytes whose scales make the root of the mean square `deviation`. MXFP4, whose scale is a power of two, gets the
+// one nearest below.
+inline std::vector<std::byte> random_blocks(DType dtype, uint64_t count, float deviation, Random& random) {
+  std::vector<std::byte> bytes(row_bytes(dtype, count));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  const auto set_scales = [&](float scale) {
+    for (size_t block = 0; block < bytes.size(); block += block_bytes(dtype)) {
+      if (dtype == DType::kMXFP4) {
+        bytes[block] = static_cast<std::byte>(128 + std::ilogb(scale));
+        continue;
+      }
+      for (const size_t offset : scale_offsets(dtype)) put_u16(&bytes[block + offset], f32_to_f16(scale));
+    }
+  };
+  set_scales(1.0f);
+  std::vector<float> values(count);
+  dequantize_row(dtype, bytes.data(), count, values.data());
+  double squares = 0;
+  for (const float value : values) squares += double{value} * value;
+  set_scales(deviation / static_cast<float>(std::sqrt(squares / static_cast<double>(count))));
+  return bytes;
+}
+
+// Normal values of this deviation where the type is written, else blocks of such a size.
+inline std::vector<std::byte> random_weight(DType dtype, uint64_t count, float deviation, Random& random) {
+  constexpr DType kWritten[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+  if (std::ranges::find(kWritten, dtype) == std::end(kWritten)) return random_blocks(dtype, count, deviation, random);
+  std::vector<float> values(count);
+  for (float& value : values) value = deviation * random.normal();
+  return quantize(dtype, values);
 }
 
 }  // namespace headwater::testing

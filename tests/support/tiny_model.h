@@ -84,8 +84,13 @@ struct TinyModel {
       for (const uint64_t size : tensor.shape) count *= size;
       const bool is_norm = tensor.shape.size() == 1;
       const float deviation = is_norm ? 0.1f : 1 / std::sqrt(static_cast<float>(tensor.shape[0]));
+      if (!is_norm) {
+        writer.tensor_bytes(tensor.name, GgufWriter::ggml_number(tensor.dtype), tensor.shape,
+                            random_weight(tensor.dtype, count, deviation, random));
+        continue;
+      }
       std::vector<float> values(count);
-      for (float& value : values) value = (is_norm ? 1.0f : 0.0f) + deviation * random.normal();
+      for (float& value : values) value = 1 + deviation * random.normal();
       writer.tensor(tensor.name, tensor.dtype, tensor.shape, values);
     }
     return writer.image();

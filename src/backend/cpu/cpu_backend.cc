@@ -90,6 +90,7 @@ class CpuBackend final : public ops::Backend {
   uint32_t tokens_max_ = 0;
   uint32_t vocabulary_max_ = 0;
   uint64_t quantized_columns_max_ = 0;  // over the weights prepared so far
+  uint64_t decoded_columns_max_ = 0;    // and over those without a kernel
 
   std::vector<ops::SampleScratch> sample_scratch_;  // one a worker
   std::vector<ops::Sampled> sampled_;               // [logits_max]
@@ -98,9 +99,12 @@ class CpuBackend final : public ops::Backend {
 
 Result<std::unique_ptr<ops::Weight>> CpuBackend::prepare(const ops::WeightView& view) {
   HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<PackedWeight> weight, PackedWeight::create(view, *pool_, weight_memory_));
-  if (weight->is_quantized()) {
-    quantized_columns_max_ = std::max(quantized_columns_max_, weight->columns());
-    HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_));
+  uint64_t* columns_max = weight->is_quantized()  ? &quantized_columns_max_
+                          : !weight->has_kernel() ? &decoded_columns_max_
+                                                  : nullptr;
+  if (columns_max != nullptr) {
+    *columns_max = std::max(*columns_max, weight->columns());
+    HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_, decoded_columns_max_));
   }
   return std::unique_ptr<ops::Weight>(std::move(weight));
 }
@@ -114,7 +118,7 @@ Result<ops::Matrix> CpuBackend::allocate(uint32_t rows, uint32_t columns) {
 Status CpuBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                                    uint32_t vocabulary) {
   tokens_max_ = std::max(tokens_max_, limits.tokens_max);
-  HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_));
+  HEADWATER_RETURN_IF_ERROR(products_.reserve(tokens_max_, quantized_columns_max_, decoded_columns_max_));
   HEADWATER_RETURN_IF_ERROR(attention_.reserve(limits, shape, q_heads));
   sampled_.resize(std::max<size_t>(sampled_.size(), limits.logits_max));
   if (vocabulary <= vocabulary_max_) return {};

@@ -10,4 +10,8 @@ namespace headwater::backend::cpu {
 
 Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config);
 
+// Whether products read this type's blocks. The others of is_weight_type() are decoded before each product: the same
+// answers, slower.
+bool has_kernel(DType dtype);
+
 }  // namespace headwater::backend::cpu

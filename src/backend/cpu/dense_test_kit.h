@@ -10,7 +10,10 @@
 
 namespace headwater::backend::cpu {
 
-inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0};
+// The nearest number of columns, from a multiple of 32, that is whole blocks.
+inline uint32_t whole_blocks(DType dtype, uint32_t columns) {
+  return block_elements(dtype) > 32 ? (columns + 255) / 256 * 256 : columns;
+}
 
 inline std::vector<float> random_values(uint64_t count, uint64_t seed) {
   Random random(seed);
@@ -24,10 +27,15 @@ inline Result<std::unique_ptr<PackedWeight>> pack(const ops::WeightView& view, T
   return PackedWeight::create(view, pool, memory);
 }
 
+inline std::vector<std::byte> random_weight(DType dtype, uint64_t count, uint64_t seed) {
+  Random random(seed);
+  return testing::random_weight(dtype, count, 1.0f, random);
+}
+
 // A weight as a file holds it, and its values.
 struct FileWeight {
   FileWeight(DType type, uint64_t row_count, uint64_t column_count, uint64_t seed)
-      : bytes(testing::quantize(type, random_values(row_count * column_count, seed))),
+      : bytes(random_weight(type, row_count * column_count, seed)),
         view{bytes.data(), type, row_count, column_count},
         values(row_count * column_count) {
     dequantize_row(type, bytes.data(), values.size(), values.data());

@@ -1,5 +1,6 @@
 #include "backend/cpu/packed_weight.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace headwater::backend::cpu {
@@ -31,6 +32,7 @@ BlockLayout block_layout(DType dtype) {
 }
 
 uint64_t bytes_of_group(DType dtype, uint64_t columns) {
+  if (!has_kernel(dtype)) return kGroupFeatures * row_bytes(dtype, columns);
   if (block_elements(dtype) == 1) return aligned(columns * kGroupFeatures * block_bytes(dtype));
   const BlockLayout layout = block_layout(dtype);
   const uint64_t blocks = columns / kBlockColumns;
@@ -63,6 +65,11 @@ void pack_blocks(const std::byte* row, uint64_t blocks, DType dtype, uint64_t la
 
 }  // namespace
 
+bool has_kernel(DType dtype) {
+  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0};
+  return std::ranges::find(kTypes, dtype) != std::end(kTypes);
+}
+
 Result<std::unique_ptr<PackedWeight>> PackedWeight::create(const ops::WeightView& view, ThreadPool& pool,
                                                            WeightMemory& memory) {
   HEADWATER_RETURN_IF_ERROR(ops::check_weight_type(view.dtype));
@@ -88,7 +95,9 @@ void PackedWeight::pack_group(const ops::WeightView& view, uint64_t index) {
   const uint64_t first = index * kGroupFeatures;
   for (uint64_t lane = 0; lane < kGroupFeatures && first + lane < rows(); ++lane) {
     const std::byte* row = view.data + (first + lane) * bytes;
-    if (is_quantized()) {
+    if (!has_kernel()) {
+      std::memcpy(group + lane * bytes, row, bytes);
+    } else if (is_quantized()) {
       pack_blocks(row, columns() / kBlockColumns, dtype(), lane, group);
     } else {
       pack_values(row, columns(), block_bytes(dtype()), lane, group);
@@ -99,10 +108,28 @@ void PackedWeight::pack_group(const ops::WeightView& view, uint64_t index) {
 void PackedWeight::dequantize(uint64_t row, float* out) const {
   if (is_quantized()) return dequantize_blocks(row, out);
   const uint64_t lane = row % kGroupFeatures;
+  if (!has_kernel()) {
+    const uint8_t* from = group(row / kGroupFeatures) + lane * row_bytes(dtype(), columns());
+    return dequantize_row(dtype(), from, columns(), out);
+  }
   const uint64_t bytes = block_bytes(dtype());
   const uint8_t* values = group(row / kGroupFeatures) + lane * bytes;
   for (uint64_t k = 0; k < columns(); ++k, values += kGroupFeatures * bytes)
     dequantize_row(dtype(), values, 1, &out[k]);
+}
+
+void PackedWeight::decode_group(uint64_t index, float* out) const {
+  const uint64_t lanes = std::min<uint64_t>(kGroupFeatures, rows() - index * kGroupFeatures);
+  if (lanes < kGroupFeatures) std::fill_n(out, columns() * kGroupFeatures, 0.0f);
+  const uint64_t elements = block_elements(dtype()), bytes = block_bytes(dtype());
+  const uint8_t* block = group(index);
+  for (uint64_t lane = 0; lane < lanes; ++lane) {
+    for (uint64_t k = 0; k < columns(); k += elements, block += bytes) {
+      float values[256];
+      dequantize_row(dtype(), block, elements, values);
+      for (uint64_t i = 0; i < elements; ++i) out[(k + i) * kGroupFeatures + lane] = values[i];
+    }
+  }
 }
 
 void PackedWeight::dequantize_blocks(uint64_t row, float* out) const {

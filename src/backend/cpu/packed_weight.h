@@ -6,6 +6,7 @@
 //   Q8_0          scales   [blocks] of d[16]              bytes    [blocks][8][16][4], each q + 128
 //   Q4_0          scales   [blocks] of d[16]              nibbles  [blocks][4][16][4]
 //   Q4_1          scales   [blocks] of d[16], m[16]       nibbles  [blocks][4][16][4]
+//   other types   the file's own rows; a product decodes a group to what F32 would hold (products.h)
 //
 // where a block is 32 columns and scales stay f16. A 64-byte vector is thus 16 features x 4 consecutive columns, what
 // one byte dot product (VPDPBUSD) takes:
@@ -19,6 +20,7 @@
 
 #include <memory>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/step_kernels.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/cpu/weight_memory.h"
@@ -38,10 +40,13 @@ class PackedWeight final : public ops::Weight {
   const uint8_t* group(uint64_t index) const {
     return reinterpret_cast<const uint8_t*>(memory_.data) + index * group_bytes_;
   }
-  bool is_quantized() const { return block_elements(dtype()) > 1; }
+  bool has_kernel() const { return cpu::has_kernel(dtype()); }
+  bool is_quantized() const { return has_kernel() && block_elements(dtype()) > 1; }  // its products quantise x
 
   // out: [columns]; the same values as dequantize_row() of the original row.
   void dequantize(uint64_t row, float* out) const;
+  // out: [columns][16], the values of a group whose type has no kernel; zeros beyond the last row.
+  void decode_group(uint64_t index, float* out) const;
 
  private:
   PackedWeight(const ops::WeightView& view, uint64_t group_bytes, WeightMemory::Piece memory)

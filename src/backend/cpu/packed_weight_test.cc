@@ -14,7 +14,8 @@ class PackedWeightOf : public ::testing::TestWithParam<DType> {};
 TEST_P(PackedWeightOf, GivesBackTheBitsOfEveryRow) {
   const auto pool = std::move(ThreadPool::create(2)).value();
   for (const uint64_t rows : {1u, 15u, 16u, 33u}) {
-    for (const uint64_t columns : {32u, 96u, 576u}) {
+    for (const uint32_t columns_min : {32u, 96u, 576u}) {
+      const uint64_t columns = whole_blocks(GetParam(), columns_min);
       const FileWeight file(GetParam(), rows, columns, rows + columns);
       const auto weight = std::move(pack(file.view, *pool)).value();
       std::vector<float> row(columns);
@@ -28,12 +29,27 @@ TEST_P(PackedWeightOf, GivesBackTheBitsOfEveryRow) {
 
 TEST_P(PackedWeightOf, NeedsNoMoreMemoryThanTheFileForWholeGroups) {
   const auto pool = std::move(ThreadPool::create(1)).value();
-  const FileWeight file(GetParam(), 64, 576, 1);
+  const FileWeight file(GetParam(), 64, whole_blocks(GetParam(), 576), 1);
   const auto weight = std::move(pack(file.view, *pool)).value();
   EXPECT_EQ(weight->groups() * weight->group_bytes(), file.view.bytes());
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, PackedWeightOf, ::testing::ValuesIn(kDTypes),
+TEST(PackedWeight, DecodesAGroupToThePackingOfF32) {
+  EXPECT_TRUE(has_kernel(DType::kQ8_0));
+  EXPECT_FALSE(has_kernel(DType::kQ6_K));
+  const auto pool = std::move(ThreadPool::create(1)).value();
+  const FileWeight file(DType::kQ6_K, 21, 512, 3);
+  const auto weight = std::move(pack(file.view, *pool)).value();
+  const auto plain =
+      std::move(pack({reinterpret_cast<const std::byte*>(file.values.data()), DType::kF32, 21, 512}, *pool)).value();
+  std::vector<float> group(512 * kGroupFeatures, 99.0f);
+  for (const uint64_t index : {0u, 1u}) {
+    weight->decode_group(index, group.data());
+    EXPECT_EQ(std::memcmp(group.data(), plain->group(index), plain->group_bytes()), 0) << index;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, PackedWeightOf, ::testing::ValuesIn(testing::weight_types()),
                          [](const auto& test) { return to_string(test.param); });
 
 TEST(WeightMemory, GivesAlignedZeroedPiecesThatOutliveIt) {

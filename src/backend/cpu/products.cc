@@ -30,7 +30,7 @@ StepKernels::Products kernel(const StepKernels& kernels, DType dtype) {
       return kernels.q4_1;
     case DType::kQ4_0:
       return kernels.q4_0;
-    case DType::kF8E4M3:
+    default:
       break;
   }
   check(false, "a weight without a kernel");
@@ -46,16 +46,17 @@ constexpr uint64_t kScratchScalesBytes = 2 * kGroupFeatures * sizeof(float);
 
 }  // namespace
 
-Status Products::reserve(uint32_t rows, uint64_t columns) {
+Status Products::reserve(uint32_t rows, uint64_t columns, uint64_t decoded_columns) {
   const uint64_t bytes = panel_bytes(rows, columns);
   if (bytes > panels_.size()) {
     HEADWATER_ASSIGN_OR_RETURN(panels_, Buffer::create(bytes));
   }
-  const uint64_t blocks = columns / kBlockColumns;
-  if (blocks > scratch_blocks_) {
-    HEADWATER_ASSIGN_OR_RETURN(scratch_,
-                               Buffer::create(pool_.size() * blocks * (kScratchValuesBytes + kScratchScalesBytes)));
-    scratch_blocks_ = blocks;
+  scratch_blocks_ = std::max(scratch_blocks_, columns / kBlockColumns);
+  const uint64_t worker_bytes = std::max(scratch_blocks_ * (kScratchValuesBytes + kScratchScalesBytes),
+                                         decoded_columns * kGroupFeatures * sizeof(float));
+  if (worker_bytes > scratch_worker_bytes_) {
+    HEADWATER_ASSIGN_OR_RETURN(scratch_, Buffer::create(pool_.size() * worker_bytes));
+    scratch_worker_bytes_ = worker_bytes;
   }
   return {};
 }
@@ -109,6 +110,25 @@ void Products::quantize(const ops::Matrix& x) {
 void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end,
                           uint32_t worker) const {
   const PackedWeight& weight = packed(product);
+  std::byte* scratch = scratch_.data() + worker * scratch_worker_bytes_;
+  if (weight.has_kernel()) {
+    ProductTask task = task_of(x, product, begin, end);
+    task.scratch = {reinterpret_cast<int8_t*>(scratch),
+                    reinterpret_cast<float*>(scratch + scratch_blocks_ * kScratchValuesBytes)};
+    return kernel(kernels_, weight.dtype())(task);
+  }
+  check(x.columns * kGroupFeatures * sizeof(float) <= scratch_worker_bytes_,
+        "matmul: more columns than reserve_scratch() was told");
+  for (uint32_t group = begin; group < end; ++group) {
+    weight.decode_group(group, reinterpret_cast<float*>(scratch));
+    ProductTask task = task_of(x, product, group, group + 1);
+    task.weight = reinterpret_cast<const uint8_t*>(scratch);
+    kernels_.f32(task);
+  }
+}
+
+ProductTask Products::task_of(const ops::Matrix& x, const ops::Product& product, uint32_t begin, uint32_t end) const {
+  const PackedWeight& weight = packed(product);
   const uint32_t feature = begin * kGroupFeatures;
   ProductTask task;
   task.weight = weight.group(begin);
@@ -120,12 +140,10 @@ void Products::run_groups(const ops::Matrix& x, const ops::Product& product, uin
   task.x = x.data;
   task.x_stride = x.stride;
   task.bias = product.bias == nullptr ? nullptr : product.bias + feature;
-  std::byte* values = scratch_.data() + worker * scratch_blocks_ * (kScratchValuesBytes + kScratchScalesBytes);
-  std::byte* scales = values + scratch_blocks_ * kScratchValuesBytes;
-  task.scratch = {reinterpret_cast<int8_t*>(values), reinterpret_cast<float*>(scales)};
+  task.scratch = {};
   task.out = product.out.data + feature;
   task.out_stride = product.out.stride;
-  kernel(kernels_, weight.dtype())(task);
+  return task;
 }
 
 }  // namespace headwater::backend::cpu

@@ -45,19 +45,20 @@ class ProductsOf : public ::testing::TestWithParam<Case> {
 // The bound is the rounding of a float sum of `columns` terms, relative to the sum of their magnitudes (|m| + |d q| of
 // a Q4_1 term is below three times the largest value of its row).
 TEST_P(ProductsOf, AgreeWithDoubleUpToTheRoundingOfTheSum) {
-  for (const auto& [rows, features, columns] : {std::tuple{1u, 16u, 32u},
-                                                {3u, 7u, 96u},
-                                                {5u, 17u, 32u},
-                                                {16u, 16u, 64u},
-                                                {21u, 20u, 96u},
-                                                {8u, 49u, 576u},
-                                                {13u, 33u, 1536u}}) {
+  for (const auto& [rows, features, columns_min] : {std::tuple{1u, 16u, 32u},
+                                                    {3u, 7u, 96u},
+                                                    {5u, 17u, 32u},
+                                                    {16u, 16u, 64u},
+                                                    {21u, 20u, 96u},
+                                                    {8u, 49u, 576u},
+                                                    {13u, 33u, 1536u}}) {
+    const uint32_t columns = whole_blocks(GetParam().dtype, columns_min);
     const FileWeight file(GetParam().dtype, features, columns, features);
     const auto weight = std::move(pack(file.view, *pool_)).value();
     std::vector<float> x = random_values(uint64_t{rows} * columns, columns);
     const std::vector<float> bias = random_values(features, 3);
     std::vector<float> out(uint64_t{rows} * features, 99.0f);
-    ASSERT_TRUE(products_.reserve(rows, columns));
+    ASSERT_TRUE(products_.reserve(rows, columns, columns));
     const ops::Product product{weight.get(), matrix(out, rows, features), bias.data()};
     products_.run({matrix(x, rows, columns), {&product, 1}});
 
@@ -80,12 +81,13 @@ TEST_P(ProductsOf, AgreeWithDoubleUpToTheRoundingOfTheSum) {
 // One, two, three and five blocks: fewer and more than the stages of the tile loop are apart.
 TEST_P(ProductsOf, GiveARowTheSameBitsInEveryBatch) {
   constexpr uint32_t kFeatures = 40, kRows = 33;
-  for (const uint32_t columns : {32u, 64u, 96u, 160u}) {
+  for (const uint32_t columns_min : {32u, 64u, 96u, 160u}) {
+    const uint32_t columns = whole_blocks(GetParam().dtype, columns_min);
     const FileWeight file(GetParam().dtype, kFeatures, columns, 5);
     const auto weight = std::move(pack(file.view, *pool_)).value();
     std::vector<float> x = random_values(kRows * columns, 6);
     std::vector<float> alone(kRows * kFeatures), together(kRows * kFeatures);
-    ASSERT_TRUE(products_.reserve(kRows, columns));
+    ASSERT_TRUE(products_.reserve(kRows, columns, columns));
     for (uint32_t r = 0; r < kRows; ++r) {
       const ops::Product product{weight.get(), {&alone[r * kFeatures], 1, kFeatures, kFeatures}};
       products_.run({{&x[r * columns], 1, columns, columns}, {&product, 1}});
@@ -99,13 +101,14 @@ TEST_P(ProductsOf, GiveARowTheSameBitsInEveryBatch) {
 }
 
 TEST_P(ProductsOf, WriteOnlyTheirOwnColumnsOfAStridedOutput) {
-  const FileWeight file(GetParam().dtype, 19, 64, 8);
+  const uint32_t k = whole_blocks(GetParam().dtype, 64);
+  const FileWeight file(GetParam().dtype, 19, k, 8);
   const auto weight = std::move(pack(file.view, *pool_)).value();
   for (const uint32_t rows : {2u, 7u, 19u}) {
-    std::vector<float> x = random_values(rows * 70, 9), fused(rows * 50, 7.0f), plain(rows * 19);
-    ASSERT_TRUE(products_.reserve(rows, 64));
+    std::vector<float> x = random_values(rows * (k + 6), 9), fused(rows * 50, 7.0f), plain(rows * 19);
+    ASSERT_TRUE(products_.reserve(rows, k, k));
     const ops::Product both[] = {{weight.get(), {&fused[3], rows, 19, 50}}, {weight.get(), {&plain[0], rows, 19, 19}}};
-    products_.run({{x.data(), rows, 64, 70}, both});
+    products_.run({{x.data(), rows, k, k + 6}, both});
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t c = 0; c < 50; ++c) {
         const float expected = c >= 3 && c < 22 ? plain[r * 19 + c - 3] : 7.0f;
@@ -116,15 +119,16 @@ TEST_P(ProductsOf, WriteOnlyTheirOwnColumnsOfAStridedOutput) {
 }
 
 TEST_P(ProductsOf, CarryValuesThatAreNotFiniteToTheOutput) {
-  const FileWeight file(GetParam().dtype, 16, 64, 8);
+  const uint32_t k = whole_blocks(GetParam().dtype, 64);
+  const FileWeight file(GetParam().dtype, 16, k, 8);
   const auto weight = std::move(pack(file.view, *pool_)).value();
   for (const uint32_t rows : {2u, 6u, 18u}) {
-    ASSERT_TRUE(products_.reserve(rows, 64));
+    ASSERT_TRUE(products_.reserve(rows, k, k));
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      std::vector<float> x = random_values(rows * 64, 9), out(rows * 16);
+      std::vector<float> x = random_values(rows * k, 9), out(rows * 16);
       x[40] = poison;
       const ops::Product product{weight.get(), matrix(out, rows, 16)};
-      products_.run({matrix(x, rows, 64), {&product, 1}});
+      products_.run({matrix(x, rows, k), {&product, 1}});
       for (uint32_t n = 0; n < 16 * rows; ++n) EXPECT_EQ(std::isfinite(out[n]), n >= 16) << n;
     }
   }
@@ -133,7 +137,7 @@ TEST_P(ProductsOf, CarryValuesThatAreNotFiniteToTheOutput) {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const Target target : available_targets()) {
-    for (const DType dtype : kDTypes) cases.push_back({target, dtype});
+    for (const DType dtype : testing::weight_types()) cases.push_back({target, dtype});
   }
   return cases;
 }

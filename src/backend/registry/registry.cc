@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
@@ -12,7 +13,7 @@ namespace headwater::backend {
 namespace {
 
 constexpr BackendRow kBackends[] = {
-    {"cpu", "AVX2 / AVX-512 kernels, all cores", cpu::create},
+    {"cpu", "AVX2 / AVX-512 kernels, all cores", cpu::create, cpu::has_kernel},
     {"reference", "plain double-precision code, the oracle of the tests", reference::create},
     {"cuda", "NVIDIA GPUs", cuda::create},
 };
@@ -31,6 +32,11 @@ Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, cons
     names.push_back(row.name);
   }
   return error(ErrorCode::kInvalidArgument, "unknown back end '{}'; use one of {}", name, fmt::join(names, ", "));
+}
+
+bool has_kernel(std::string_view name, DType dtype) {
+  const auto* row = std::ranges::find(kBackends, name, &BackendRow::name);
+  return row == std::end(kBackends) || row->has_kernel == nullptr || row->has_kernel(dtype);
 }
 
 }  // namespace headwater::backend

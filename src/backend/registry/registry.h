@@ -13,11 +13,16 @@ struct BackendRow {
   std::string_view name;
   std::string_view summary;
   Result<std::unique_ptr<ops::Backend>> (*create)(const ops::BackendConfig& config);
+  bool (*has_kernel)(DType dtype) = nullptr;  // null: no type is slower for want of a kernel
 };
 
 std::span<const BackendRow> backends();
 
 // "auto" takes the fastest one that works here. Unknown names: kInvalidArgument listing the known ones.
 Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config);
+
+// Whether products of this back end (its info().name) read weights of this type as they are. The others are decoded
+// before each product: the same answers, slower.
+bool has_kernel(std::string_view name, DType dtype);
 
 }  // namespace headwater::backend

@@ -57,7 +57,7 @@ Result<ModelShape> read_shape(const GgufFile& file) {
     std::ranges::replace_if(
         shape.name, [](char c) { return c >= 0 && (c < ' ' || c == 0x7f); }, '?');  // it is printed
   }
-  for (const GgufTensor& tensor : file.tensors()) shape.weight_bytes += tensor.data.size();
+  for (const Tensor& tensor : file.tensors()) shape.weight_bytes += tensor.data.size();
   return shape;
 }
 
@@ -66,7 +66,7 @@ Status check_tensors(const GgufFile& file, const ModelShape& shape) {
   std::set<std::string_view> expected;
   const std::vector<TensorSpec> specs = family->tensors(shape);
   for (const TensorSpec& spec : specs) {
-    const GgufTensor* tensor = file.find(spec.name);
+    const Tensor* tensor = file.find(spec.name);
     if (tensor == nullptr) {
       if (spec.optional) continue;
       return error(ErrorCode::kCorrupt, "tensor {} {} is missing", spec.name, shape_text(spec.columns, spec.rows));
@@ -77,7 +77,7 @@ Status check_tensors(const GgufFile& file, const ModelShape& shape) {
                    fmt::join(tensor->shape, ", "), shape_text(spec.columns, spec.rows));
     }
   }
-  for (const GgufTensor& tensor : file.tensors()) {
+  for (const Tensor& tensor : file.tensors()) {
     if (!expected.contains(tensor.name)) {
       return error(ErrorCode::kUnsupported,
                    "tensor {} [{}] is not part of the family '{}'; this variant is not supported", tensor.name,

@@ -35,18 +35,18 @@ class Loader {
  public:
   Loader(const GgufFile& file, ops::Backend& backend, void (*progress)(float))
       : file_(file), backend_(backend), progress_(progress) {
-    for (const GgufTensor& tensor : file.tensors()) bytes_ += tensor.data.size();
+    for (const Tensor& tensor : file.tensors()) bytes_ += tensor.data.size();
   }
 
   Status load(const std::string& name, WeightPtr& out) {
-    const GgufTensor& tensor = find(name);
+    const Tensor& tensor = find(name);
     HEADWATER_ASSIGN_OR_RETURN(out,
                                backend_.prepare({tensor.data.data(), tensor.dtype, tensor.rows(), tensor.columns()}));
     report(tensor);
     return {};
   }
   Status load(const std::string& name, std::vector<float>& out) {
-    const GgufTensor& tensor = find(name);
+    const Tensor& tensor = find(name);
     out.resize(tensor.columns());
     dequantize_row(tensor.dtype, tensor.data.data(), out.size(), out.data());
     report(tensor);
@@ -55,12 +55,12 @@ class Loader {
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
 
  private:
-  const GgufTensor& find(const std::string& name) const {
-    const GgufTensor* tensor = file_.find(name);
+  const Tensor& find(const std::string& name) const {
+    const Tensor* tensor = file_.find(name);
     check(tensor != nullptr, "check_tensors() comes before load");
     return *tensor;
   }
-  void report(const GgufTensor& tensor) {
+  void report(const Tensor& tensor) {
     done_ += tensor.data.size();
     if (progress_ != nullptr) progress_(static_cast<float>(done_) / static_cast<float>(bytes_));
   }

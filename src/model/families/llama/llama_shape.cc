@@ -46,7 +46,7 @@ Result<ModelShape> read_shape(const GgufFile& file) {
       return error(ErrorCode::kUnsupported, "RoPE scaling '{}' is not supported; known: none", scaling);
     }
   }
-  const GgufTensor* embedding = file.find("token_embd.weight");
+  const Tensor* embedding = file.find("token_embd.weight");
   if (embedding == nullptr) return error(ErrorCode::kCorrupt, "tensor token_embd.weight is missing");
   if (embedding->rows() < 1 || embedding->rows() > (1u << 24)) {
     return error(ErrorCode::kCorrupt, "token_embd.weight has {} rows; expected 1 to {}", embedding->rows(), 1u << 24);

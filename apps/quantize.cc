@@ -1,0 +1,52 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "apps/commands.h"
+#include "model/model.h"
+#include "model/write_gguf.h"
+
+namespace headwater::apps {
+namespace {
+
+struct QuantizeOptions {
+  std::string folder;
+  std::string file;
+  std::string type = "q8_0";
+};
+
+Status quantize(const QuantizeOptions& options) {
+  std::string name = options.type;
+  std::ranges::transform(name, name.begin(),
+                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  const std::optional<DType> dtype = dtype_named(name);
+  check(dtype.has_value(), "the option takes names of types alone");
+  HEADWATER_ASSIGN_OR_RETURN(const model::SafetensorsFolder folder, model::SafetensorsFolder::open(options.folder));
+  const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
+  HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, *dtype, options.file, [&](double part) {
+    if (is_terminal) fmt::print(stderr, "\rwriting {} {:3.0f}%{}", options.file, 100 * part, part < 1 ? "" : "\n");
+  }));
+  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(options.file));
+  fmt::print("{}: {} tensors, {:.1f} MiB from {:.1f} MiB\n", options.file, file.tensors().size(),
+             static_cast<double>(file.file_bytes()) / (1 << 20), static_cast<double>(folder.file_bytes()) / (1 << 20));
+  return {};
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, std::function<Status()>& run) {
+  auto options = std::make_shared<QuantizeOptions>();
+  CLI::App* command = app.add_subcommand("quantize", "a GGUF file from a folder of safetensors");
+  command->add_option("folder", options->folder, "folder with config.json, safetensors and tokenizer.json")->required();
+  command->add_option("file", options->file, "the GGUF file to write")->required();
+  command->add_option("--type", options->type, "q8_0, q4_0, q4_1 or bf16")
+      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_1", "bf16"}))
+      ->capture_default_str();
+  command->callback([options, &run] { run = [options] { return quantize(*options); }; });
+}
+
+}  // namespace headwater::apps

@@ -1,0 +1,171 @@
+#include "model/safetensors.h"
+
+#include <sys/stat.h>
+
+#include <functional>
+#include <map>
+
+#include "model/mapping.h"
+#include "model/names.h"
+#include "model/safetensors_header.h"
+
+namespace headwater::model {
+namespace {
+
+constexpr std::string_view kConfig = "config.json";
+constexpr std::string_view kIndex = "model.safetensors.index.json";
+constexpr std::string_view kSingle = "model.safetensors";
+
+bool exists(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0;
+}
+
+// A file's own name, which does not lead out of its folder.
+bool is_file_name(std::string_view name) {
+  return is_printable(name) && name.find('/') == std::string_view::npos && name[0] != '.';
+}
+
+Status within(const std::string& path, const Status& status) {
+  return error(status.code(), "'{}': {}", path, status.message());
+}
+
+struct Shard {
+  Mapping mapping;
+  SafetensorsContents contents;
+
+  bool holds(const Tensor& tensor) const {
+    const std::span<const std::byte> bytes = mapping.bytes();
+    return std::less_equal<>()(bytes.data(), tensor.data.data()) &&
+           std::less_equal<>()(tensor.data.data() + tensor.data.size(), bytes.data() + bytes.size());
+  }
+};
+
+Result<Shard> open_shard(const std::string& path) {
+  Shard shard;
+  HEADWATER_ASSIGN_OR_RETURN(shard.mapping, Mapping::create(path));
+  auto contents = parse_safetensors(shard.mapping.bytes());
+  if (!contents) return within(path, contents.status());
+  shard.contents = std::move(contents).value();
+  return shard;
+}
+
+}  // namespace
+
+struct SafetensorsFolder::Impl {
+  std::string path;
+  json::Value config;
+  std::map<std::string, Shard, std::less<>> shards;  // by file name
+  std::vector<Tensor> tensors;
+  std::map<std::string_view, size_t> tensor_index;    // name -> tensors[]
+  std::map<std::string, Mapping, std::less<>> texts;  // by file name, mapped when asked for
+
+  std::string file(std::string_view name) const { return fmt::format("{}/{}", path, name); }
+
+  Result<std::string_view> text(std::string_view name) {
+    if (!is_file_name(name)) return error(ErrorCode::kInvalidArgument, "'{}' is no name of a file in a folder", name);
+    if (const auto known = texts.find(name); known != texts.end()) return known->second.text();
+    HEADWATER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::create(file(name)));
+    return texts.emplace(name, std::move(mapping)).first->second.text();
+  }
+
+  Result<json::Value> object(std::string_view name) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::string_view json, text(name));
+    HEADWATER_ASSIGN_OR_RETURN(json::Value value, json::parse(json, file(name)));
+    if (!value.is_object()) return error(ErrorCode::kCorrupt, "{}: offset 0: no JSON object", file(name));
+    return value;
+  }
+
+  Status add_shard(const std::string& name) {
+    if (shards.contains(name)) return {};
+    HEADWATER_ASSIGN_OR_RETURN(Shard shard, open_shard(file(name)));
+    for (Tensor& tensor : shard.contents.tensors) {
+      if (!tensor_index.emplace(tensor.name, tensors.size()).second) {
+        return error(ErrorCode::kCorrupt, "'{}': offset {}: tensor '{}' is in another file of the folder as well",
+                     file(name), tensor.file_offset, tensor.name);
+      }
+      tensors.push_back(tensor);
+    }
+    shards.emplace(name, std::move(shard));
+    return {};
+  }
+
+  // The index names each tensor's file; both sides have to agree on what it names.
+  Status add_shards_of_index() {
+    HEADWATER_ASSIGN_OR_RETURN(const json::Value index, object(kIndex));
+    const json::Value* map = json::find(index, "weight_map");
+    if (map == nullptr || !map->is_object() || map->get_object().empty()) {
+      return error(ErrorCode::kCorrupt, "'{}': no \"weight_map\" object with tensors", file(kIndex));
+    }
+    for (const auto& [tensor, value] : map->get_object()) {
+      const std::string name(value.is_string() ? std::string_view(value.get_string()) : std::string_view());
+      if (!is_file_name(name)) {
+        return error(ErrorCode::kCorrupt, "'{}': \"weight_map\" has an entry that is no name of a file in the folder",
+                     file(kIndex));
+      }
+      HEADWATER_RETURN_IF_ERROR(add_shard(name));
+      const auto found = tensor_index.find(tensor);
+      const bool is_there = found != tensor_index.end() && shards.find(name)->second.holds(tensors[found->second]);
+      if (!is_there) {
+        return error(ErrorCode::kCorrupt, "'{}': tensor '{}' is said to be in '{}' and is not", file(kIndex),
+                     is_printable(tensor) ? std::string_view(tensor) : "?", name);
+      }
+    }
+    return {};
+  }
+
+  Status add_all() {
+    if (exists(file(kIndex))) return add_shards_of_index();
+    if (exists(file(kSingle))) return add_shard(std::string(kSingle));
+    const bool has_pickle = exists(file("pytorch_model.bin")) || exists(file("pytorch_model.bin.index.json"));
+    return error(ErrorCode::kNotFound, "'{}' has neither {} nor {}{}", path, kSingle, kIndex,
+                 has_pickle
+                     ? "; its pytorch_model.bin is a program more than a file and is not read: save the model as "
+                       "safetensors"
+                     : "");
+  }
+};
+
+SafetensorsFolder::SafetensorsFolder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SafetensorsFolder::SafetensorsFolder(SafetensorsFolder&&) noexcept = default;
+SafetensorsFolder& SafetensorsFolder::operator=(SafetensorsFolder&&) noexcept = default;
+SafetensorsFolder::~SafetensorsFolder() = default;
+
+Result<SafetensorsFolder> SafetensorsFolder::open(const std::string& path) {
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  if (!exists(impl->file(kConfig))) {
+    return error(ErrorCode::kNotFound, "'{}' has no {}; a model's folder has that, *.safetensors and tokenizer.json",
+                 path, kConfig);
+  }
+  HEADWATER_ASSIGN_OR_RETURN(impl->config, impl->object(kConfig));
+  HEADWATER_RETURN_IF_ERROR(impl->add_all());
+  return SafetensorsFolder(std::move(impl));
+}
+
+const json::Value& SafetensorsFolder::config() const {
+  return impl_->config;
+}
+Result<std::string_view> SafetensorsFolder::text(std::string_view name) const {
+  return impl_->text(name);
+}
+const std::vector<Tensor>& SafetensorsFolder::tensors() const {
+  return impl_->tensors;
+}
+
+const Tensor* SafetensorsFolder::find(std::string_view name) const {
+  const auto found = impl_->tensor_index.find(name);
+  return found == impl_->tensor_index.end() ? nullptr : &impl_->tensors[found->second];
+}
+
+uint64_t SafetensorsFolder::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [name, shard] : impl_->shards) bytes += shard.mapping.bytes().size();
+  return bytes;
+}
+
+void SafetensorsFolder::drop_resident() const {
+  for (const auto& [name, shard] : impl_->shards) shard.mapping.drop_resident();
+}
+
+}  // namespace headwater::model

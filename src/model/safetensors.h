@@ -1,0 +1,41 @@
+// A folder as Hugging Face publishes models: config.json, safetensors files, and the tokenizer's files.
+// Untrusted input, mapped; views live as long as the object. Source: the safetensors format description
+// (header length u64, JSON header, data) of huggingface/safetensors.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/core.h"
+#include "core/json.h"
+#include "model/tensor.h"
+
+namespace headwater::model {
+
+class SafetensorsFolder {
+ public:
+  // kNotFound (names the missing file), kCorrupt (file, offset and what was found there), kUnsupported (a dtype).
+  static Result<SafetensorsFolder> open(const std::string& path);
+  SafetensorsFolder(SafetensorsFolder&&) noexcept;
+  SafetensorsFolder& operator=(SafetensorsFolder&&) noexcept;
+  ~SafetensorsFolder();
+
+  const json::Value& config() const;  // config.json, an object
+  // The bytes of another file of the folder by its name ("tokenizer.json"); kNotFound when it is not there.
+  Result<std::string_view> text(std::string_view name) const;
+
+  const std::vector<Tensor>& tensors() const;       // Tensor::shape reversed: columns first, as GGUF has it
+  const Tensor* find(std::string_view name) const;  // nullptr when absent
+  uint64_t file_bytes() const;
+  void drop_resident() const;
+
+ private:
+  struct Impl;
+  explicit SafetensorsFolder(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headwater::model
