@@ -113,9 +113,8 @@ Status inspect(const InspectOptions& options) {
   if (checkpoint.folder() != nullptr) print_config(*checkpoint.folder());
   print_quantisation(checkpoint.tensors());
   if (options.tensors) print_tensors(checkpoint.tensors());
-  if (gguf == nullptr) return {};
-  HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(*gguf));
-  HEADWATER_RETURN_IF_ERROR(model::check_tensors(*gguf, shape));
+  HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(checkpoint));
+  HEADWATER_RETURN_IF_ERROR(model::check_tensors(checkpoint));
   print_memory_plan(shape, options.block_size, kv_dtype);
   return {};
 }

@@ -23,7 +23,7 @@ void show_progress(float part) {
 // "Q6_K, MXFP4": types of the file's weights that the back end decodes before each product.
 std::string types_without_kernel(const Runtime& runtime) {
   std::set<std::string_view> names;
-  for (const model::Tensor& tensor : runtime.file->tensors()) {
+  for (const model::Tensor& tensor : runtime.checkpoint->tensors()) {
     if (!backend::has_kernel(runtime.backend->info().name, tensor.dtype)) names.insert(to_string(tensor.dtype));
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -38,20 +38,25 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   }
   Runtime runtime;
   HEADWATER_ASSIGN_OR_RETURN(runtime.path, model_path(options));
-  HEADWATER_ASSIGN_OR_RETURN(auto file, model::GgufFile::open(runtime.path));
-  runtime.file = std::make_unique<model::GgufFile>(std::move(file));
+  HEADWATER_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::open(runtime.path));
+  runtime.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
+  const model::GgufFile* file = runtime.checkpoint->gguf();
+  if (file == nullptr) {
+    return error(ErrorCode::kUnsupported, "'{}' is a folder: its tokenizer is not read yet; give a GGUF file",
+                 runtime.path);
+  }
   HEADWATER_ASSIGN_OR_RETURN(runtime.backend, backend::create_backend(options.backend, {options.threads, ""}));
   runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
-  HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*runtime.file));
+  HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*file));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer));
-  if (runtime.file->has("tokenizer.chat_template")) {
-    HEADWATER_ASSIGN_OR_RETURN(auto chat_template, text::ChatTemplate::create(*runtime.file, *runtime.tokenizer));
+  if (file->has("tokenizer.chat_template")) {
+    HEADWATER_ASSIGN_OR_RETURN(auto chat_template, text::ChatTemplate::create(*file, *runtime.tokenizer));
     runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template));
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  HEADWATER_ASSIGN_OR_RETURN(runtime.model,
-                             model::load_model(*runtime.file, *runtime.backend, terminal ? show_progress : nullptr));
+  HEADWATER_ASSIGN_OR_RETURN(
+      runtime.model, model::load_model(*runtime.checkpoint, *runtime.backend, terminal ? show_progress : nullptr));
   if (runtime.tokenizer->vocabulary_size() > runtime.model->shape().vocabulary) {
     return error(ErrorCode::kCorrupt, "the tokenizer has {} tokens, the model's embedding only {} rows",
                  runtime.tokenizer->vocabulary_size(), runtime.model->shape().vocabulary);
@@ -81,9 +86,10 @@ void print_settings(const Runtime& runtime, const engine::Engine& engine) {
   const engine::EngineConfig& config = engine.config();
   const kv::CacheConfig& cache = engine.cache().config();
   const ops::BackendInfo& info = runtime.backend->info();
-  fmt::print(stderr, "model    {} ({}, {} layers, {}/{} heads x {}, {:.0f} MB)\n",
+  fmt::print(stderr, "model    {} ({}, {} layers, {}/{} heads x {}, {:.0f} MB{}{})\n",
              std::filesystem::path(runtime.path).filename().string(), shape.family, shape.layers, shape.q_heads,
-             shape.kv_heads, shape.head_dim, static_cast<double>(shape.weight_bytes) / 1e6);
+             shape.kv_heads, shape.head_dim, static_cast<double>(shape.weight_bytes) / 1e6,
+             shape.variant.empty() ? "" : "; ", shape.variant);
   fmt::print(stderr, "backend  {} ({}), {} threads; costs {}\n", info.name, info.target, info.workers, runtime.costs);
   if (const std::string slow = types_without_kernel(runtime); !slow.empty()) {
     fmt::print(stderr, "weights  {}: no fast kernel yet, decoded before each product; Q8_0, Q4_1 and Q4_0 are faster\n",

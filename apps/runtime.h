@@ -15,7 +15,7 @@ namespace headwater::apps {
 
 struct Runtime {
   std::string path;
-  std::unique_ptr<model::GgufFile> file;
+  std::unique_ptr<model::Checkpoint> checkpoint;
   std::unique_ptr<ops::Backend> backend;
   std::string costs;  // where the back end's attention costs come from
   std::unique_ptr<model::Model> model;

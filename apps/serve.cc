@@ -112,8 +112,9 @@ struct Loaded {
 
 Result<std::string> template_source(const ServeOptions& options, const Runtime& runtime) {
   if (options.chat_template.empty()) {
-    if (!runtime.file->has("tokenizer.chat_template")) return std::string();
-    HEADWATER_ASSIGN_OR_RETURN(const std::string_view source, runtime.file->string_at("tokenizer.chat_template"));
+    if (!runtime.checkpoint->gguf()->has("tokenizer.chat_template")) return std::string();
+    HEADWATER_ASSIGN_OR_RETURN(const std::string_view source,
+                               runtime.checkpoint->gguf()->string_at("tokenizer.chat_template"));
     return std::string(source);
   }
   std::ifstream file(options.chat_template, std::ios::binary);

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "core/core.h"
-#include "model/gguf.h"
+#include "model/checkpoint.h"
 #include "ops/backend.h"
 
 namespace headwater::model {
 
 struct ModelShape {
-  std::string family;  // "llama"
-  std::string name;    // as the file calls itself
+  std::string family;   // "llama"
+  std::string variant;  // what else the start-up line says: "window 4096 in 13 of 26 layers"; may be empty
+  std::string name;     // as the file calls itself
   uint32_t layers = 0;
   uint32_t embedding = 0;  // width of the residual stream
   uint32_t feed_forward = 0;
@@ -55,10 +56,10 @@ class Decoder {
 
 // The checks before anything runs: every tensor of the family present, of the right shape, none left over; every number of
 // the metadata in range. Errors name the tensor or key, what was found and what was expected.
-Result<ModelShape> read_shape(const GgufFile& file);
-Status check_tensors(const GgufFile& file, const ModelShape& shape);
+Result<ModelShape> read_shape(const Checkpoint& checkpoint);
+Status check_tensors(const Checkpoint& checkpoint);
 
-// The weights of one file prepared for one back end. `file` and `backend` outlive it.
+// The weights of one checkpoint prepared for one back end. Checkpoint and back end outlive it.
 class Model {
  public:
   virtual ~Model() = default;
@@ -66,8 +67,9 @@ class Model {
   virtual Result<std::unique_ptr<Decoder>> create_decoder() = 0;  // shares the weights; several may exist
 };
 
-// Picks the family by general.architecture (kUnsupported lists the known ones) and loads. progress: 0..1, may be null.
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, ops::Backend& backend,
+// Picks the family by general.architecture or model_type (kUnsupported lists the known ones) and loads. progress: 0..1, may
+// be null.
+Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Backend& backend,
                                           void (*progress)(float) = nullptr);
 
 }  // namespace headwater::model

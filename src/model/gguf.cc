@@ -155,6 +155,9 @@ Result<std::vector<int64_t>> GgufFile::integers_at(std::string_view key) const {
 Result<std::vector<double>> GgufFile::numbers_at(std::string_view key) const {
   return impl_->scalars_at(key, "an array of numbers", to_number);
 }
+Result<std::vector<bool>> GgufFile::bools_at(std::string_view key) const {
+  return impl_->scalars_at(key, "an array of bools", to_bool);
+}
 
 Result<std::string_view> GgufFile::string_at(std::string_view key) const {
   const auto index = impl_->find(key);

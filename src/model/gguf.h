@@ -63,6 +63,7 @@ class GgufFile {
   Result<std::vector<std::string_view>> strings_at(std::string_view key) const;
   Result<std::vector<int64_t>> integers_at(std::string_view key) const;
   Result<std::vector<double>> numbers_at(std::string_view key) const;
+  Result<std::vector<bool>> bools_at(std::string_view key) const;
 
   struct Entry {
     std::string_view key;

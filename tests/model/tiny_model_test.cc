@@ -24,8 +24,9 @@ std::vector<TokenId> random_tokens(uint32_t vocabulary) {
 // Logits of every position, row after row.
 Result<std::vector<float>> logits_of(std::span<const std::byte> image, ops::Backend& backend, DType kv_dtype,
                                      uint32_t chunk = 32) {
-  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::parse(image));
-  HEADWATER_ASSIGN_OR_RETURN(const auto model, model::load_model(file, backend));
+  HEADWATER_ASSIGN_OR_RETURN(model::GgufFile file, model::GgufFile::parse(image));
+  const model::Checkpoint checkpoint(std::move(file));
+  HEADWATER_ASSIGN_OR_RETURN(const auto model, model::load_model(checkpoint, backend));
   HEADWATER_ASSIGN_OR_RETURN(ModelDriver driver, ModelDriver::create(*model, backend, {kTokens, chunk, kv_dtype}));
   std::vector<float> all;
   HEADWATER_RETURN_IF_ERROR(driver.run(

@@ -14,17 +14,17 @@ inline std::string default_model_path() {
 }
 
 struct LoadedModel {  // destroyed from the last to the first
-  std::unique_ptr<model::GgufFile> file;
+  std::unique_ptr<model::Checkpoint> checkpoint;
   std::unique_ptr<ops::Backend> backend;
   std::unique_ptr<model::Model> model;
 };
 
 inline Result<LoadedModel> load_default_model(std::string_view backend, const ops::BackendConfig& config = {}) {
   LoadedModel loaded;
-  HEADWATER_ASSIGN_OR_RETURN(auto file, model::GgufFile::open(default_model_path()));
-  loaded.file = std::make_unique<model::GgufFile>(std::move(file));
+  HEADWATER_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::open(default_model_path()));
+  loaded.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
   HEADWATER_ASSIGN_OR_RETURN(loaded.backend, backend::create_backend(backend, config));
-  HEADWATER_ASSIGN_OR_RETURN(loaded.model, model::load_model(*loaded.file, *loaded.backend));
+  HEADWATER_ASSIGN_OR_RETURN(loaded.model, model::load_model(*loaded.checkpoint, *loaded.backend));
   return loaded;
 }
 

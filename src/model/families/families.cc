@@ -1,31 +1,66 @@
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <set>
-
 #include "model/families/family.h"
+#include "model/families/gemma2/gemma2.h"
+#include "model/families/gemma3/gemma3.h"
+#include "model/families/gpt_oss/gpt_oss.h"
+#include "model/families/granite/granite.h"
 #include "model/families/llama/llama.h"
+#include "model/families/mixtral/mixtral.h"
+#include "model/families/olmo2/olmo2.h"
+#include "model/families/phi3/phi3.h"
+#include "model/families/qwen2/qwen2.h"
+#include "model/families/qwen3/qwen3.h"
+#include "model/families/qwen3moe/qwen3moe.h"
+#include "model/transformer/transformer.h"
 
 namespace headwater::model {
 namespace {
 
+// Of rows with the same architecture the first one that applies counts.
 constexpr Family kFamilies[] = {
-    {"llama", llama::read_shape, llama::tensors, llama::load},
+    {"mixtral", "llama", "mixtral", mixtral::read, "expert_count"},
+    {"llama", "llama", "llama mistral", llama::read},
+    {"qwen2", "qwen2", "qwen2", qwen2::read},
+    {"qwen3", "qwen3", "qwen3", qwen3::read},
+    {"qwen3moe", "qwen3moe", "qwen3_moe", qwen3moe::read},
+    {"gemma2", "gemma2", "gemma2", gemma2::read},
+    {"gemma3", "gemma3", "gemma3_text", gemma3::read},
+    {"phi3", "phi3", "phi3", phi3::read},
+    {"granite", "granite", "granite", granite::read},
+    {"gpt-oss", "gpt-oss", "gpt_oss", gpt_oss::read},
+    {"olmo2", "olmo2", "olmo2", olmo2::read},
 };
 
-Result<const Family*> find_family(const GgufFile& file) {
-  HEADWATER_ASSIGN_OR_RETURN(const std::string_view architecture, file.string_at("general.architecture"));
-  std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) {
-    if (family.name == architecture) return &family;
-    names.push_back(family.name);
+bool is_word_of(std::string_view word, std::string_view words) {
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
   }
-  return error(ErrorCode::kUnsupported, "model family '{}' (general.architecture) is not supported; known: {}",
-               architecture, fmt::join(names, ", "));
+  return false;
 }
 
-std::string shape_text(uint64_t columns, uint64_t rows) {
-  return rows == 1 ? fmt::format("[{}]", columns) : fmt::format("[{}, {}]", columns, rows);
+Result<const Family*> find_family(const Hyperparameters& h) {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) {
+    const bool applies = family.gguf_key.empty() || h.has({family.gguf_key, ""});
+    if (h.is_gguf() ? h.architecture() == family.gguf && applies : is_word_of(h.architecture(), family.folder)) {
+      return &family;
+    }
+    names.push_back(family.name);
+  }
+  return error(ErrorCode::kUnsupported, "model family '{}' ({}) is not supported; known: {}", h.architecture(),
+               h.is_gguf() ? "general.architecture" : "model_type", fmt::join(names, ", "));
+}
+
+Result<Blueprint> read_blueprint(Hyperparameters& h) {
+  HEADWATER_ASSIGN_OR_RETURN(const Family* family, find_family(h));
+  Blueprint blueprint = family->read(h);
+  HEADWATER_RETURN_IF_ERROR(h.finish());
+  blueprint.shape.family = family->name;
+  blueprint.shape.variant = describe_variant(blueprint);
+  return blueprint;
 }
 
 }  // namespace
@@ -34,66 +69,29 @@ std::span<const Family> families() {
   return kFamilies;
 }
 
-Result<uint32_t> bounded_at(const GgufFile& file, const std::string& key, uint64_t low, uint64_t high) {
-  HEADWATER_ASSIGN_OR_RETURN(const uint64_t value, file.unsigned_at(key));
-  if (value < low || value > high) {
-    return error(ErrorCode::kCorrupt, "{} is {}; expected {} to {}", key, value, low, high);
-  }
-  return static_cast<uint32_t>(value);
+Result<ModelShape> read_shape(const Checkpoint& checkpoint) {
+  HEADWATER_ASSIGN_OR_RETURN(Hyperparameters h, Hyperparameters::open(checkpoint));
+  HEADWATER_ASSIGN_OR_RETURN(Blueprint blueprint, read_blueprint(h));
+  return std::move(blueprint.shape);
 }
 
-Result<uint32_t> bounded_or(const GgufFile& file, const std::string& key, uint64_t low, uint64_t high,
-                            uint32_t absent) {
-  if (!file.has(key)) return absent;
-  return bounded_at(file, key, low, high);
+Status check_tensors(const Checkpoint& checkpoint) {
+  HEADWATER_ASSIGN_OR_RETURN(Hyperparameters h, Hyperparameters::open(checkpoint));
+  HEADWATER_ASSIGN_OR_RETURN(const Blueprint blueprint, read_blueprint(h));
+  Weights weights;
+  return check_slots(checkpoint, bind_slots(checkpoint, blueprint, weights), blueprint, h.tensors_read());
 }
 
-Result<ModelShape> read_shape(const GgufFile& file) {
-  HEADWATER_ASSIGN_OR_RETURN(const Family* family, find_family(file));
-  HEADWATER_ASSIGN_OR_RETURN(ModelShape shape, family->read_shape(file));
-  shape.family = family->name;
-  if (file.has("general.name")) {
-    HEADWATER_ASSIGN_OR_RETURN(shape.name, file.string_at("general.name"));
-    std::ranges::replace_if(
-        shape.name, [](char c) { return c >= 0 && (c < ' ' || c == 0x7f); }, '?');  // it is printed
-  }
-  for (const Tensor& tensor : file.tensors()) shape.weight_bytes += tensor.data.size();
-  return shape;
-}
-
-Status check_tensors(const GgufFile& file, const ModelShape& shape) {
-  HEADWATER_ASSIGN_OR_RETURN(const Family* family, find_family(file));
-  std::set<std::string_view> expected;
-  const std::vector<TensorSpec> specs = family->tensors(shape);
-  for (const TensorSpec& spec : specs) {
-    const Tensor* tensor = file.find(spec.name);
-    if (tensor == nullptr) {
-      if (spec.optional) continue;
-      return error(ErrorCode::kCorrupt, "tensor {} {} is missing", spec.name, shape_text(spec.columns, spec.rows));
-    }
-    expected.insert(tensor->name);
-    if (tensor->columns() != spec.columns || tensor->rows() != spec.rows) {
-      return error(ErrorCode::kCorrupt, "tensor {} has shape [{}]; expected {}", spec.name,
-                   fmt::join(tensor->shape, ", "), shape_text(spec.columns, spec.rows));
-    }
-  }
-  for (const Tensor& tensor : file.tensors()) {
-    if (!expected.contains(tensor.name)) {
-      return error(ErrorCode::kUnsupported,
-                   "tensor {} [{}] is not part of the family '{}'; this variant is not supported", tensor.name,
-                   fmt::join(tensor.shape, ", "), family->name);
-    }
-  }
-  return {};
-}
-
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, ops::Backend& backend, void (*progress)(float)) {
-  HEADWATER_ASSIGN_OR_RETURN(const Family* family, find_family(file));
-  HEADWATER_ASSIGN_OR_RETURN(const ModelShape shape, read_shape(file));
-  HEADWATER_RETURN_IF_ERROR(check_tensors(file, shape));
-  auto model = family->load(file, shape, backend, progress);
-  file.drop_resident();
-  return model;
+Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Backend& backend,
+                                          void (*progress)(float)) {
+  HEADWATER_ASSIGN_OR_RETURN(Hyperparameters h, Hyperparameters::open(checkpoint));
+  Weights weights;
+  HEADWATER_ASSIGN_OR_RETURN(weights.blueprint, read_blueprint(h));
+  const std::vector<Slot> slots = bind_slots(checkpoint, weights.blueprint, weights);
+  HEADWATER_RETURN_IF_ERROR(check_slots(checkpoint, slots, weights.blueprint, h.tensors_read()));
+  HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, slots, backend, weights, progress));
+  checkpoint.drop_resident();
+  return create_transformer(std::move(weights), backend);
 }
 
 }  // namespace headwater::model

@@ -1,37 +1,22 @@
-// What a model family provides; one row a family in families.cc.
+// What a model family provides: one folder, one row in families.cc.
 #pragma once
 
-#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "model/decoder.h"
+#include "model/transformer/blueprint.h"
 
 namespace headwater::model {
 
-// A tensor that a family expects: name, and shape as GGUF stores it (columns first; rows 1 for a vector).
-struct TensorSpec {
-  std::string name;
-  uint64_t columns;
-  uint64_t rows;
-  bool optional = false;
-};
-
 struct Family {
-  std::string_view name;  // general.architecture
-  Result<ModelShape> (*read_shape)(const GgufFile& file);
-  std::vector<TensorSpec> (*tensors)(const ModelShape& shape);
-  Result<std::unique_ptr<Model>> (*load)(const GgufFile& file, const ModelShape& shape, ops::Backend& backend,
-                                         void (*progress)(float));
+  std::string_view name;
+  std::string_view gguf;    // general.architecture
+  std::string_view folder;  // model_type of config.json; several are separated by blanks
+  // The file's numbers as a blueprint. Errors stay in `h`: what is returned then is not used.
+  Blueprint (*read)(Hyperparameters& h);
+  std::string_view gguf_key = {};  // of GGUF files only those that have this key behind the architecture
 };
 
 std::span<const Family> families();
-
-// Reads an integer of the metadata and checks its range; the error names the key, the value and the range.
-Result<uint32_t> bounded_at(const GgufFile& file, const std::string& key, uint64_t low, uint64_t high);
-// The same with a value for a key that is absent.
-Result<uint32_t> bounded_or(const GgufFile& file, const std::string& key, uint64_t low, uint64_t high, uint32_t absent);
 
 }  // namespace headwater::model

@@ -1,15 +1,12 @@
-// The llama family (Llama 2 and 3 without RoPE scaling, SmolLM2, TinyLlama, Mistral without window): pre-norm decoder
-// with RMSNorm, grouped-query attention, RoPE on adjacent pairs, SwiGLU; output tied to the embedding when
-// output.weight is absent. Source: Touvron et al., arXiv 2302.13971 and 2307.09288.
+// Llama 2 and 3, SmolLM2, TinyLlama, Mistral with and without a window: pre-norm decoder with RMSNorm, grouped-query
+// attention, RoPE, SwiGLU. The family that the others vary. GGUF keeps rows of q and k for adjacent pairs.
+// Source: Touvron et al., arXiv 2302.13971 and 2307.09288; Llama 3, 2407.21783; Mistral 7B, 2310.06825.
 #pragma once
 
-#include "model/families/family.h"
+#include "model/transformer/blueprint.h"
 
 namespace headwater::model::llama {
 
-Result<ModelShape> read_shape(const GgufFile& file);
-std::vector<TensorSpec> tensors(const ModelShape& shape);
-Result<std::unique_ptr<Model>> load(const GgufFile& file, const ModelShape& shape, ops::Backend& backend,
-                                    void (*progress)(float));
+Blueprint read(Hyperparameters& h);
 
 }  // namespace headwater::model::llama

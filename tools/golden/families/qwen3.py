@@ -1,0 +1,22 @@
+"""Qwen 3: each head of q and k is normalised before it is rotated; no biases. arXiv 2505.09388."""
+
+from families.llama import Llama, config
+
+
+class Qwen3(Llama):
+    architecture = "qwen3"
+    pairs_in_gguf = False
+    gguf_names = Llama.gguf_names | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+
+    def declare_attention(self, p):
+        super().declare_attention(p)
+        self.declare_norm(p + "q_norm.weight", self.head_dim)
+        self.declare_norm(p + "k_norm.weight", self.head_dim)
+
+    def before_rotation(self, p, q, k):
+        return self.norm(q, p + "q_norm.weight"), self.norm(k, p + "k_norm.weight")
+
+
+NAMES = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "rms_norm_eps": 0.01}
+SIZES = {"hidden_size": 96, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 128, "rope_theta": 1000000.0}
+CASES = {"head_128": (Qwen3, config(**NAMES, **SIZES))}
