@@ -6,7 +6,7 @@ FROM debian:12-slim AS build
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config libboost1.81-dev libcli11-dev libfmt-dev libgmock-dev libgtest-dev \
-      libpcre2-dev libspdlog-dev libssl-dev libyaml-cpp-dev prometheus-cpp-dev \
+      libpcre2-dev libspdlog-dev libssl-dev libutf8proc-dev libyaml-cpp-dev prometheus-cpp-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
@@ -15,7 +15,7 @@ RUN cmake --preset release && cmake --build build/release --target headwater && 
 FROM debian:12-slim
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
-      libfmt9 libpcre2-8-0 libprometheus-cpp-core1.0 libspdlog1.10 libssl3 libstdc++6 libyaml-cpp0.7 \
+      libfmt9 libpcre2-8-0 libprometheus-cpp-core1.0 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 libyaml-cpp0.7 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /source/build/release/headwater /usr/local/bin/headwater
 USER 10001:10001

@@ -7,7 +7,7 @@
 function(headwater_room NAME)
   cmake_parse_arguments(ROOM "EXPLICIT" "TEST" "DEPS;LINK;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
-  list(FILTER sources EXCLUDE REGEX "_(test|fuzz|bench)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|fuzz|bench|main)\\.cc$")
   file(GLOB tests CONFIGURE_DEPENDS *_test.cc)
   if(ROOM_EXPLICIT)
     set(sources)

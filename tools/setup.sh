@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ make cmake ninja-build ccache pkg-config python3 python3-pip
-          libfmt-dev libspdlog-dev libcli11-dev libpcre2-dev libssl-dev libyaml-cpp-dev prometheus-cpp-dev libgtest-dev libgmock-dev)
+          libfmt-dev libspdlog-dev libcli11-dev libpcre2-dev libutf8proc-dev libssl-dev libyaml-cpp-dev prometheus-cpp-dev libgtest-dev libgmock-dev)
 . /etc/os-release
 case "${ID:-}-${VERSION_ID:-}" in
   debian-12) packages+=(libboost1.81-dev); clang=(clang-14 libclang-rt-14-dev) ;;

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/setup.sh --test
+tools/fetch_vocabularies.sh
 tools/python_env.sh
 tools/build.sh headwater  # as `make run` does
 tools/build.sh

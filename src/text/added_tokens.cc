@@ -1,47 +1,58 @@
 #include "text/added_tokens.h"
 
+#include <algorithm>
+
+#include "text/unicode.h"
+
 namespace headwater::text {
+namespace {
 
-uint32_t AddedTokens::find(uint32_t first, char byte) const {
-  uint32_t node = first;
-  while (node != kNone && nodes_[node].byte != byte) node = nodes_[node].sibling;
-  return node;
+Trie trie_of(const std::vector<std::string>& spellings) {
+  std::vector<Trie::Entry> entries;
+  for (size_t i = 0; i < spellings.size(); ++i) {
+    if (!spellings[i].empty()) entries.emplace_back(spellings[i], static_cast<uint32_t>(i));
+  }
+  return Trie(std::move(entries));
 }
 
-void AddedTokens::add(std::string_view spelling, TokenId id, bool is_control) {
-  check(!spelling.empty(), "an added token without a spelling");
-  begins_[static_cast<uint8_t>(spelling[0])] = true;
-  uint32_t parent = kNone;
-  for (const char byte : spelling) {
-    const uint32_t first = parent == kNone ? root_ : nodes_[parent].child;
-    uint32_t node = find(first, byte);
-    if (node == kNone) {
-      node = static_cast<uint32_t>(nodes_.size());
-      nodes_.push_back({byte, first, kNone, kNoToken, false});
-      (parent == kNone ? root_ : nodes_[parent].child) = node;
-    }
-    parent = node;
-  }
-  nodes_[parent].id = id;
-  nodes_[parent].is_control = is_control;
-}
+}  // namespace
 
-AddedTokens::Match AddedTokens::longest(std::string_view text, size_t at, size_t control_end) const {
-  Match best;
-  uint32_t node = root_;
-  for (size_t end = at; end < text.size();) {
-    node = find(node, text[end++]);
-    if (node == kNone) break;
-    const Node& found = nodes_[node];
-    if (found.id != kNoToken && (!found.is_control || end <= control_end)) best = {found.id, end - at};
-    node = found.child;
-  }
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, std::vector<std::string> spellings)
+    : tokens_(std::move(tokens)), spellings_(std::move(spellings)), trie_(trie_of(spellings_)) {}
+
+const AddedToken* AddedTokens::longest(std::string_view text, size_t at, size_t control_end, size_t& bytes) const {
+  const AddedToken* best = nullptr;
+  trie_.prefixes(text.substr(at), [&](size_t length, uint32_t index) {
+    if (tokens_[index].is_control && at + length > control_end) return;
+    best = &tokens_[index];
+    bytes = length;
+  });
   return best;
 }
 
-size_t AddedTokens::next_candidate(std::string_view text, size_t at) const {
-  while (at < text.size() && !begins_[static_cast<uint8_t>(text[at])]) ++at;
-  return at;
+void AddedTokens::find(std::string_view text, std::span<const Run> runs, std::vector<Match>& matches) const {
+  size_t taken = 0;  // up to here text belongs to the tokens found
+  auto run = runs.begin();
+  for (size_t at = 0; at < text.size();) {
+    size_t bytes = 1;
+    const AddedToken* token = nullptr;
+    if (trie_.begins(text[at])) {
+      while (run->end <= at) ++run;
+      token = longest(text, at, run->special == SpecialTokens::kParse ? run->end : 0, bytes);
+    }
+    const size_t begin = at;
+    const size_t end = at += bytes;
+    if (token == nullptr) continue;
+    if (token->is_single_word && (ends_with_word(text.substr(0, begin)) || begins_with_word(text.substr(end))))
+      continue;
+    Match match = {begin, end, token->id};
+    if (token->strips_left) match.begin = std::max(taken, trimmed_right(text.substr(0, begin)).size());
+    if (token->strips_right) match.end = text.size() - trimmed_left(text.substr(end)).size();
+    match.begin = std::max(match.begin, taken);
+    taken = std::max(match.end, taken);
+    match.end = taken;
+    matches.push_back(match);
+  }
 }
 
 }  // namespace headwater::text

@@ -1,43 +1,46 @@
-// Tokens that are found in the text by their spelling before any word is cut: control and user-defined ones. A trie;
-// at each position the longest spelling wins.
+// Tokens that are found in the text by their spelling before any word is cut: control and user-defined ones. At each
+// position the longest spelling wins.
 #pragma once
 
 #include <array>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer_spec.h"
+#include "text/trie.h"
 
 namespace headwater::text {
+
+// A stretch of a text, from where the one before ends, and whether control tokens may be spelled in it.
+struct Run {
+  size_t end;
+  SpecialTokens special;
+};
 
 class AddedTokens {
  public:
   struct Match {
-    TokenId id = kNoToken;
-    size_t bytes = 0;
+    size_t begin;  // of what the token takes, spaces at its sides included where it strips them
+    size_t end;
+    TokenId id;
   };
 
-  void add(std::string_view spelling, TokenId id, bool is_control);  // the spelling is not empty
+  // tokens[i] is looked for as spellings[i] (the same, or normalised).
+  AddedTokens(std::vector<AddedToken> tokens, std::vector<std::string> spellings);
 
-  // The longest token at text[at...]. A control token counts only if it ends at or before control_end.
-  Match longest(std::string_view text, size_t at, size_t control_end) const;
-  // The first position in [at, text.size()] where a token might begin.
-  size_t next_candidate(std::string_view text, size_t at) const;
+  // All tokens of text in order. A control token counts only where its whole spelling lies in one run of kParse; runs
+  // cover the text, neighbours differ.
+  void find(std::string_view text, std::span<const Run> runs, std::vector<Match>& matches) const;
+  bool is_empty() const { return tokens_.empty(); }
 
  private:
-  struct Node {
-    char byte;
-    uint32_t sibling;
-    uint32_t child;
-    TokenId id;
-    bool is_control;
-  };
-  static constexpr uint32_t kNone = 0xffffffffu;
-  uint32_t find(uint32_t first, char byte) const;
+  const AddedToken* longest(std::string_view text, size_t at, size_t control_end, size_t& bytes) const;
 
-  uint32_t root_ = kNone;
-  std::vector<Node> nodes_;
-  std::array<bool, 256> begins_{};
+  std::vector<AddedToken> tokens_;
+  std::vector<std::string> spellings_;
+  Trie trie_;
 };
 
 }  // namespace headwater::text

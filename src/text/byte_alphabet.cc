@@ -1,6 +1,7 @@
 #include "text/byte_alphabet.h"
 
 #include <array>
+#include <charconv>
 
 #include "text/utf8.h"
 
@@ -48,17 +49,31 @@ std::optional<uint8_t> byte_of_symbol(char32_t symbol) {
   return kAlphabet.extra_bytes[symbol - kFirstExtra];
 }
 
+bool is_in_byte_alphabet(std::string_view spelling) {
+  for (std::string_view rest = spelling; !rest.empty();) {
+    const Utf8Character character = first_character(rest);
+    if (character.state != Utf8State::kWhole || !byte_of_symbol(character.code_point)) return false;
+    rest.remove_prefix(character.bytes);
+  }
+  return true;
+}
+
 std::string bytes_of_spelling(std::string_view spelling) {
+  if (!is_in_byte_alphabet(spelling)) return std::string(spelling);
   std::string bytes;
   for (std::string_view rest = spelling; !rest.empty();) {
     const Utf8Character character = first_character(rest);
-    const auto byte =
-        character.state == Utf8State::kWhole ? byte_of_symbol(character.code_point) : std::optional<uint8_t>();
-    if (!byte) return std::string(spelling);
-    bytes += static_cast<char>(*byte);
+    bytes += static_cast<char>(*byte_of_symbol(character.code_point));
     rest.remove_prefix(character.bytes);
   }
   return bytes;
+}
+
+std::optional<uint8_t> byte_of_token(std::string_view spelling) {
+  if (spelling.size() != 6 || !spelling.starts_with("<0x") || !spelling.ends_with('>')) return std::nullopt;
+  uint8_t byte = 0;
+  const auto [end, error] = std::from_chars(&spelling[3], &spelling[5], byte, 16);
+  return error == std::errc() && end == &spelling[5] ? std::optional(byte) : std::nullopt;
 }
 
 }  // namespace headwater::text

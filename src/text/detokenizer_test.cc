@@ -21,6 +21,7 @@ TEST(Detokenizer, GivesTheSameTextHoweverTheBytesAreSplit) {
   for (size_t first = 0; first <= text.size(); ++first) {
     for (size_t second = first; second <= text.size(); ++second) {
       TokenizerSpec spec;
+      spec.is_byte_level = true;
       std::vector<std::string> spelled;
       for (const std::string& part : {text.substr(0, first), text.substr(first, second - first), text.substr(second)}) {
         spelled.emplace_back();

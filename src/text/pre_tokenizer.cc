@@ -1,107 +1,170 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pre_tokenizer.h"
 
-#include <pcre2.h>
+#include <algorithm>
+
+#include "text/byte_alphabet.h"
 
 namespace headwater::text {
 namespace {
 
-struct Free {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
+using Piece = PreTokenizer::Piece;
 
-constexpr uint32_t kHeapLimitKib = 64 * 1024;
+// Joins the alternating pieces of one text (matches and what lies between) as a behaviour says, and keeps what is left.
+class Joiner {
+ public:
+  Joiner(SplitBehavior behavior, std::vector<Piece>& out) : behavior_(behavior), out_(out), first_(out.size()) {}
 
-// Writes \s and \S out as Unicode White_Space. \S inside a class does not occur in our expressions.
-std::string with_unicode_white_space(std::string_view expression) {
-  static constexpr std::string_view kWhiteSpace = R"(\t-\r\x{85}\p{Z})";
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < expression.size(); ++i) {
-    const char c = expression[i];
-    if (c != '\\' || i + 1 == expression.size()) {
-      in_class = c == '[' || (in_class && c != ']');
-      out += c;
-      continue;
+  void add(Piece piece, bool is_match) {
+    const bool is_new = out_.size() == first_;
+    switch (behavior_) {
+      case SplitBehavior::kRemoved:
+        if (!is_match) out_.push_back(piece);
+        break;
+      case SplitBehavior::kIsolated:
+        out_.push_back(piece);
+        break;
+      case SplitBehavior::kContiguous:
+        join_if(is_match == was_match_ && !is_new, piece);
+        break;
+      case SplitBehavior::kMergedWithPrevious:
+        join_if(is_match && !was_match_ && !is_new, piece);
+        break;
+      case SplitBehavior::kMergedWithNext:  // of several matches in a row, the last goes to what follows
+        join_if(was_match_ && !is_match, piece);
+        break;
     }
-    const char escaped = expression[++i];
-    if (escaped == 's' && in_class) {
-      out += kWhiteSpace;
-    } else if (escaped == 's' || escaped == 'S') {
-      out += fmt::format("[{}{}]", escaped == 'S' ? "^" : "", kWhiteSpace);
+    was_match_ = is_match;
+  }
+
+ private:
+  void join_if(bool joins, Piece piece) {
+    if (joins) {
+      out_.back().end = piece.end;
     } else {
-      out += c;
-      out += escaped;
+      out_.push_back(piece);
     }
   }
-  return out;
+
+  SplitBehavior behavior_;
+  std::vector<Piece>& out_;
+  size_t first_;
+  bool was_match_ = false;
+};
+
+void split_piece(const Regex& expression, const PreTokenizerStep& step, std::string_view text, Piece piece,
+                 PreTokenizer::Scratch& scratch) {
+  const size_t first = scratch.next.size();
+  Joiner joiner(step.behavior, scratch.next);
+  size_t at = piece.begin;
+  expression.each_match(text.substr(piece.begin, piece.end - piece.begin), scratch.space, [&](Regex::Match match) {
+    const Piece matched = {piece.begin + match.begin, piece.begin + match.end};
+    if (at < matched.begin) joiner.add({at, matched.begin}, step.is_inverted);
+    joiner.add(matched, !step.is_inverted);
+    at = matched.end;
+  });
+  if (at < piece.end) joiner.add({at, piece.end}, step.is_inverted);
+  const auto is_empty = [](const Piece& made) { return made.begin == made.end; };
+  scratch.next.erase(
+      std::remove_if(scratch.next.begin() + static_cast<std::ptrdiff_t>(first), scratch.next.end(), is_empty),
+      scratch.next.end());
+}
+
+bool prepends(PreTokenizerStep::Prepend prepend, bool begins_text) {
+  return prepend == PreTokenizerStep::Prepend::kAlways || (prepend == PreTokenizerStep::Prepend::kFirst && begins_text);
+}
+
+// Spaces of the piece become marks, one is put in front, and where the step splits each mark begins a word.
+void append_metaspace(const PreTokenizerStep& step, std::string_view piece, bool begins_text, std::string& text,
+                      std::vector<Piece>& pieces) {
+  size_t begin = text.size();
+  const auto end_piece = [&] {
+    if (begin < text.size()) pieces.push_back({begin, text.size()});
+    begin = text.size();
+  };
+  const bool has_mark = piece.starts_with(' ') || piece.starts_with(step.mark);
+  if (prepends(step.prepend, begins_text) && !has_mark) text += step.mark;
+  for (size_t i = 0; i < piece.size();) {
+    const bool is_space = piece[i] == ' ';
+    const bool is_mark = is_space || piece.substr(i).starts_with(step.mark);
+    if (is_mark && step.splits) end_piece();
+    if (is_mark) {
+      text += step.mark;
+      i += is_space ? 1 : step.mark.size();
+    } else {
+      text += piece[i++];
+    }
+  }
+  end_piece();
+}
+
+// The piece as symbols of the byte alphabet, or with a space in front.
+void append_changed(PreTokenizerStep::Kind kind, std::string_view piece, std::string& text,
+                    std::vector<Piece>& pieces) {
+  const size_t begin = text.size();
+  if (kind == PreTokenizerStep::Kind::kByteLevel) {
+    for (const char byte : piece) append_utf8(symbol_of_byte(static_cast<uint8_t>(byte)), text);
+  } else {
+    if (!piece.starts_with(' ')) text += ' ';
+    text += piece;
+  }
+  pieces.push_back({begin, text.size()});
 }
 
 }  // namespace
 
-struct PreTokenizer::Expression {
-  std::unique_ptr<pcre2_code, Free> code;
-  std::unique_ptr<pcre2_match_context, Free> limits;
-
-  // Appends the pieces into which this expression cuts text.
-  void split(std::string_view text, pcre2_match_data* match, std::vector<std::string_view>& pieces) const {
-    const PCRE2_SIZE* border = pcre2_get_ovector_pointer(match);
-    size_t begin = 0;
-    while (begin < text.size()) {
-      const int found = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), begin,
-                                    PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match, limits.get());
-      if (found < 0) break;  // no match, or the match limit
-      if (border[0] > begin) pieces.push_back(text.substr(begin, border[0] - begin));
-      pieces.push_back(text.substr(border[0], border[1] - border[0]));
-      begin = border[1];
-    }
-    if (begin < text.size()) pieces.push_back(text.substr(begin));
+Result<PreTokenizer> PreTokenizer::create(std::span<const PreTokenizerStep> specs) {
+  std::vector<Step> steps;
+  for (const PreTokenizerStep& spec : specs) {
+    steps.push_back({spec, {}});
+    if (spec.kind != PreTokenizerStep::Kind::kSplit) continue;
+    HEADWATER_ASSIGN_OR_RETURN(
+        Regex expression,
+        Regex::create(spec.pattern.is_expression ? spec.pattern.text : Regex::escape(spec.pattern.text)));
+    steps.back().expression.push_back(std::move(expression));
   }
-};
-
-Result<PreTokenizer> PreTokenizer::create(std::span<const std::string_view> expressions, uint32_t match_limit) {
-  std::vector<Expression> compiled;
-  for (const std::string_view source : expressions) {
-    const std::string pattern = with_unicode_white_space(source);
-    int code = 0;
-    PCRE2_SIZE offset = 0;
-    Expression expression;
-    expression.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                        PCRE2_UTF | PCRE2_UCP, &code, &offset, nullptr));
-    if (!expression.code) {
-      PCRE2_UCHAR message[128] = {};
-      pcre2_get_error_message(code, message, sizeof message);
-      return error(ErrorCode::kInvalidArgument, "the expression \"{}\" does not compile: {} (at {})", pattern,
-                   reinterpret_cast<const char*>(message), offset);
-    }
-    pcre2_jit_compile(expression.code.get(), PCRE2_JIT_COMPLETE);  // without JIT, pcre2_match() interprets
-    expression.limits.reset(pcre2_match_context_create(nullptr));
-    check(expression.limits != nullptr, "PCRE2 has no memory for a match context");
-    pcre2_set_match_limit(expression.limits.get(), match_limit);
-    pcre2_set_heap_limit(expression.limits.get(), kHeapLimitKib);
-    compiled.push_back(std::move(expression));
-  }
-  return PreTokenizer(std::move(compiled));
+  return PreTokenizer(std::move(steps));
 }
 
-PreTokenizer::PreTokenizer(std::vector<Expression> expressions) : expressions_(std::move(expressions)) {}
-PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
-PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
-PreTokenizer::~PreTokenizer() = default;
-
-void PreTokenizer::split(std::string_view text, std::vector<std::string_view>& words,
-                         std::vector<std::string_view>& scratch) const {
-  if (text.empty()) return;
-  const std::unique_ptr<pcre2_match_data, Free> match(pcre2_match_data_create(1, nullptr));
-  check(match != nullptr, "PCRE2 has no memory for match data");
-  const size_t first = words.size();
-  words.push_back(text);
-  for (const Expression& expression : expressions_) {
-    scratch.assign(words.begin() + static_cast<std::ptrdiff_t>(first), words.end());
-    words.resize(first);
-    for (const std::string_view piece : scratch) expression.split(piece, match.get(), words);
+void PreTokenizer::split(std::string_view text, bool begins, Scratch& scratch,
+                         std::vector<std::string_view>& words) const {
+  using Kind = PreTokenizerStep::Kind;
+  scratch.pieces.assign(1, {0, text.size()});
+  size_t turn = 0;  // which of the two texts is written next
+  bool is_mapped = false;
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    const Step& step = steps_[s];
+    const Kind kind = step.spec.kind;
+    if (kind == Kind::kByteLevel && s + 1 == steps_.size()) break;  // nothing looks at the symbols: bytes as they are
+    scratch.next.clear();
+    std::string& changed = scratch.texts[turn];
+    if (kind != Kind::kSplit) changed.clear();
+    for (const Piece& piece : scratch.pieces) {
+      const std::string_view content = text.substr(piece.begin, piece.end - piece.begin);
+      if (kind == Kind::kSplit) {
+        split_piece(step.expression[0], step.spec, text, piece, scratch);
+      } else if (kind == Kind::kMetaspace) {
+        append_metaspace(step.spec, content, begins && piece.begin == 0, changed, scratch.next);
+      } else {
+        append_changed(kind, content, changed, scratch.next);
+      }
+    }
+    scratch.pieces.swap(scratch.next);
+    if (kind == Kind::kSplit) continue;
+    text = changed;
+    turn = 1 - turn;
+    is_mapped = is_mapped || kind == Kind::kByteLevel;
+  }
+  if (!is_mapped) {
+    for (const Piece& piece : scratch.pieces) words.push_back(text.substr(piece.begin, piece.end - piece.begin));
+    return;
+  }
+  std::string& bytes = scratch.texts[turn];
+  bytes.clear();
+  bytes.reserve(text.size());  // symbols are never shorter than their bytes, so the views stay
+  for (const Piece& piece : scratch.pieces) {
+    const size_t begin = bytes.size();
+    bytes += bytes_of_spelling(text.substr(piece.begin, piece.end - piece.begin));
+    words.push_back(std::string_view(bytes).substr(begin));
   }
 }
 

@@ -1,37 +1,117 @@
+#include "text/pre_tokenizer_rules.h"
+
 #include <fmt/ranges.h>
 
-#include "text/pre_tokenizer.h"
+#include <algorithm>
 
 namespace headwater::text {
 namespace {
 
+// Expressions as the models' own tokenizers publish them.
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kEachDigit = R"(\p{N})";
+// Each digit by itself, then GPT-2's expression on what lies between, in one pass.
+constexpr std::string_view kDigitsThenGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?=\p{N})|\s+(?!\S)|\s+)";
+constexpr std::string_view kDigit = R"(\p{N})";
+constexpr std::string_view kUpToThreeDigits = R"(\p{N}{1,3})";
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
     R"(\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
     R"(\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                                     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeedCoder =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|)"
+    R"(\s+(?!\S)|\s+)";
+constexpr std::string_view kBailing =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr std::string_view kBloom = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
+constexpr std::string_view kLineBreak = R"([\r\n])";
+constexpr std::string_view kLinesAndBreaks = R"([^\n]+|[\n]+)";
+constexpr std::string_view kAsianDeepSeek = "[一-龥ࠀ-一가-퟿]+";
+constexpr std::string_view kAsianDeepSeek3 = "[一-龥぀-ゟ゠-ヿ]+";
+constexpr std::string_view kDeepSeek3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// The cased letters of the Unicode version that DeepSeek LLM was made with.
+constexpr std::string_view kDeepSeekLetters =
+    R"(\s?[)"
+    R"(A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕ)"
+    R"(ἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳ)"
+    R"(Ꙁ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃)"
+    R"(]+)";
+constexpr std::string_view kDeepSeekPunctuation = R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)";
+constexpr std::string_view kPunctuation = R"([\p{P}$+<=>^`|~]+)";
+constexpr std::string_view kThreeDigits = "[0-9][0-9][0-9]";
+constexpr std::string_view kBytesBecomeSymbols;  // stands for the byte-level step where it is not the last
 
-const std::vector<PreTokenizerRule>& rules() {
-  static const std::vector<PreTokenizerRule> kRules = {
-      {"default", {kGpt2}, false, false},
-      {"gpt-2", {kGpt2}, false, false},
-      {"llama-bpe", {kLlama3}, true, true},
-      {"qwen2", {kQwen2}, false, false},
-      {"smollm", {kEachDigit, kGpt2}, false, false},
+constexpr unsigned kIgnoresMerges = 1;
+constexpr unsigned kAddsBos = 2;
+constexpr unsigned kComposes = 4;
+
+struct Row {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> expressions;  // each cuts what the one before left
+  unsigned traits = 0;
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows = {
+      {{"default", "gpt-2", "phi-2", "gigachat", "a.x-4.0", "mellum", "exaone4", "jais", "trillion", "granite-docling"},
+       {kGpt2}},
+      {{"mpt", "olmo"}, {kGpt2}, kComposes},
+      {{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigitsThenGpt2}},
+      {{"command-r"}, {kDigitsThenGpt2}, kComposes},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+       {kLlama3},
+       kIgnoresMerges | kAddsBos},
+      {{"dbrx", "smaug-bpe", "chatglm-bpe"}, {kLlama3}},
+      {{"glm4", "glm5"}, {kLlama3}, kIgnoresMerges},
+      {{"qwen2", "megrez"}, {kQwen2}, kComposes},
+      {{"qwen35"}, {kQwen35}},
+      {{"deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "grok-2"}, {kQwen2}},
+      {{"gpt-4o", "llama4", "kanana2", "minimax-m2"}, {kGpt4o}},
+      {{"tekken"}, {kTekken}, kIgnoresMerges | kAddsBos},
+      {{"seed-coder"}, {kSeedCoder}},
+      {{"bailingmoe", "bailingmoe2", "llada-moe"}, {kBailing}},
+      {{"bloom", "poro-chat", "gpt3-finnish"}, {kBloom}},
+      {{"viking"}, {kBloom, kDigit}},
+      {{"deepseek-coder"}, {kLineBreak, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kAsianDeepSeek, kDigit}},
+      {{"deepseek-llm"}, {kLineBreak, kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kAsianDeepSeek, kDigit}},
+      {{"deepseek-v3", "hunyuan-dense", "joyai-llm"}, {kUpToThreeDigits, kAsianDeepSeek3, kDeepSeek3}},
+      {{"falcon"}, {kPunctuation, kGpt2, kBytesBecomeSymbols, R"(\p{N}+)", kThreeDigits}},
+      {{"gemma4"}, {kLinesAndBreaks}, kAddsBos},
   };
-  return kRules;
+  return kRows;
 }
 
 }  // namespace
 
 Result<PreTokenizerRule> pre_tokenizer_rule(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const PreTokenizerRule& rule : rules()) {
-    if (rule.name == name) return rule;
-    names.push_back(rule.name);
+  for (const Row& row : rows()) {
+    names.insert(names.end(), row.names.begin(), row.names.end());
+    if (std::find(row.names.begin(), row.names.end(), name) == row.names.end()) continue;
+    PreTokenizerRule rule{
+        {}, (row.traits & kIgnoresMerges) != 0, (row.traits & kAddsBos) != 0, (row.traits & kComposes) != 0};
+    for (const std::string_view expression : row.expressions) {
+      if (expression == kBytesBecomeSymbols) {
+        rule.steps.push_back({.kind = PreTokenizerStep::Kind::kByteLevel});
+      } else {
+        rule.steps.push_back({.kind = PreTokenizerStep::Kind::kSplit, .pattern = {std::string(expression), true}});
+      }
+    }
+    return rule;
   }
   return error(ErrorCode::kUnsupported, "the pre-tokeniser \"{}\" (tokenizer.ggml.pre) is not known; known are {}",
                name, fmt::join(names, ", "));

@@ -1,22 +1,31 @@
 #include "text/pre_tokenizer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "text/pre_tokenizer_rules.h"
 
 namespace headwater::text {
 namespace {
 
-std::vector<std::string_view> words(const PreTokenizer& pre_tokenizer, std::string_view text) {
+using Kind = PreTokenizerStep::Kind;
+using Words = std::vector<std::string>;
+
+Words words(const PreTokenizer& pre_tokenizer, std::string_view text, bool begins = true) {
   std::vector<std::string_view> found;
-  std::vector<std::string_view> scratch;
-  pre_tokenizer.split(text, found, scratch);
-  return found;
+  PreTokenizer::Scratch scratch;
+  pre_tokenizer.split(text, begins, scratch, found);
+  return Words(found.begin(), found.end());
 }
 
 PreTokenizer named(std::string_view name) {
-  return PreTokenizer::create(pre_tokenizer_rule(name).value().expressions).value();
+  return PreTokenizer::create(pre_tokenizer_rule(name).value().steps).value();
 }
 
-using Words = std::vector<std::string_view>;
+Words split_at_dashes(SplitBehavior behavior, bool is_inverted, std::string_view text) {
+  const PreTokenizerStep step{.kind = Kind::kSplit, .pattern = {"-"}, .behavior = behavior, .is_inverted = is_inverted};
+  return words(PreTokenizer::create({&step, 1}).value(), text);
+}
 
 TEST(PreTokenizer, AppliesEachExpressionToWhatTheOneBeforeLeft) {
   EXPECT_EQ(words(named("smollm"), "ab  12 cd"), (Words{"ab", "  ", "1", "2", " cd"}));
@@ -34,18 +43,39 @@ TEST(PreTokenizer, TakesUnicodeWhiteSpaceForSpace) {
   EXPECT_EQ(words(named("gpt-2"), "a\u180eb"), (Words{"a", "\u180e", "b"}));  // Mongolian vowel separator is no space
 }
 
-TEST(PreTokenizer, EndsInBoundedTimeWhereAnExpressionBacktracksExponentially) {
-  const std::string_view expression = "(?:x+x+)+y";
-  const PreTokenizer pre_tokenizer = PreTokenizer::create({&expression, 1}, 10'000).value();
-  const std::string text(5000, 'x');
-  std::string joined;
-  for (const std::string_view word : words(pre_tokenizer, text)) joined += word;
-  EXPECT_EQ(joined, text);
+TEST(PreTokenizer, JoinsMatchesAsTheBehaviorSays) {
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kRemoved, false, "-a--b-"), (Words{"a", "b"}));
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kIsolated, false, "-a--b-"), (Words{"-", "a", "-", "-", "b", "-"}));
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kContiguous, false, "-a--b-"), (Words{"-", "a", "--", "b", "-"}));
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kMergedWithPrevious, false, "-a--b-"), (Words{"-", "a-", "-", "b-"}));
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kMergedWithNext, false, "-a--b-"), (Words{"-a", "-", "-b", "-"}));
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kRemoved, true, "-a--b-"), (Words{"-", "-", "-", "-"}));
+  EXPECT_EQ(split_at_dashes(SplitBehavior::kMergedWithPrevious, true, "-a--b-"), (Words{"-a", "-", "-b", "-"}));
 }
 
-TEST(PreTokenizer, RefusesAnExpressionThatDoesNotCompile) {
-  const std::string_view expression = "(";
-  EXPECT_EQ(PreTokenizer::create({&expression, 1}).status().code(), ErrorCode::kInvalidArgument);
+TEST(PreTokenizer, PutsMarksForSpacesAndOneInFrontWhereAsked) {
+  PreTokenizerStep step{.kind = Kind::kMetaspace, .prepend = PreTokenizerStep::Prepend::kFirst};
+  const auto made = [&](std::string_view text, bool begins) {
+    return words(PreTokenizer::create({&step, 1}).value(), text, begins);
+  };
+  EXPECT_EQ(made("ab  c", true), (Words{"▁ab", "▁", "▁c"}));
+  EXPECT_EQ(made("ab c", false), (Words{"ab", "▁c"}));
+  EXPECT_EQ(made(" ab", true), (Words{"▁ab"}));
+  step.prepend = PreTokenizerStep::Prepend::kAlways;
+  step.splits = false;
+  EXPECT_EQ(made("ab c", false), (Words{"▁ab▁c"}));
+}
+
+TEST(PreTokenizer, GivesBytesBackWhereAStepLooksAtTheirSymbols) {
+  // The symbol of the second byte of U+00B2 is "²", which is a number, and that of U+00E9's is not.
+  EXPECT_EQ(words(named("falcon"), "a\u00b2\u00e9 1234"), (Words{"a", "\xC2", "\xB2", "\u00e9", "\x20", "123", "4"}));
+}
+
+TEST(PreTokenizer, NamesTheKnownOnesWhenOneIsUnknown) {
+  const Status status = pre_tokenizer_rule("no-such").status();
+  EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("\"no-such\""));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("default, gpt-2, "));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A small vocabulary for tests and fuzzers: all 256 bytes, a few merges, four added tokens.
+// A small byte-level vocabulary for tests and fuzzers: all 256 bytes, a few merges, four added tokens.
 #pragma once
 
 #include <deque>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/byte_alphabet.h"
+#include "text/pre_tokenizer_rules.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_spec.h"
 #include "text/utf8.h"
@@ -16,7 +17,10 @@ namespace headwater::text {
 class TestVocabulary {
  public:
   explicit TestVocabulary(std::string_view pre_tokenizer) {
-    spec_.pre_tokenizer = pre_tokenizer;
+    PreTokenizerRule rule = pre_tokenizer_rule(pre_tokenizer).value();
+    spec_.pre_tokenizer = std::move(rule.steps);
+    spec_.ignores_merges = rule.ignores_merges;
+    spec_.is_byte_level = true;
     for (unsigned byte = 0; byte < 256; ++byte) {
       std::string symbol;
       append_utf8(symbol_of_byte(static_cast<uint8_t>(byte)), symbol);
@@ -37,8 +41,9 @@ class TestVocabulary {
                                                                                       {"ðŁ", "ĺ"},
                                                                                       {"Ċ", "Ċ"}}) {
       add(left + right, TokenType::kNormal);
-      strings_.push_back(left + " " + right);
-      spec_.merges.push_back(strings_.back());
+      strings_.push_back(left);
+      strings_.push_back(right);
+      spec_.merges.emplace_back(strings_[strings_.size() - 2], strings_.back());
     }
     spec_.bos = add("<s>", TokenType::kControl);
     spec_.eos = add("<|im_end|>", TokenType::kControl);
@@ -56,7 +61,12 @@ class TestVocabulary {
     strings_.push_back(spelling);
     spec_.tokens.push_back(strings_.back());
     spec_.types.push_back(type);
-    return static_cast<TokenId>(spec_.tokens.size() - 1);
+    const auto id = static_cast<TokenId>(spec_.tokens.size() - 1);
+    const bool is_control = type == TokenType::kControl;
+    if (type != TokenType::kNormal) {
+      spec_.added.push_back({.spelling = strings_.back(), .id = id, .is_control = is_control});
+    }
+    return id;
   }
 
   std::deque<std::string> strings_;  // what the views of spec_ point at

@@ -1,13 +1,16 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
+#include <unordered_map>
 
 #include "text/added_tokens.h"
 #include "text/bpe.h"
-#include "text/byte_alphabet.h"
+#include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_contents.h"
 #include "text/tokenizer_spec.h"
+#include "text/unigram.h"
 #include "text/utf8.h"
 
 namespace headwater::text {
@@ -15,128 +18,213 @@ namespace {
 
 // Control tokens that end an answer in the chat formats of published models.
 constexpr std::string_view kEndSpellings[] = {"<|im_end|>",      "<|endoftext|>", "<|eot_id|>",    "<|eom_id|>",
-                                              "<|end_of_text|>", "<|end|>",       "<end_of_turn>", "</s>"};
+                                              "<|end_of_text|>", "<|end|>",       "<end_of_turn>", "<|return|>",
+                                              "<turn|>",         "</s>"};
 
-// A kByte token is spelled "<0x0A>".
-std::string bytes_of_token(std::string_view spelling, TokenType type) {
-  if (type == TokenType::kControl || type == TokenType::kUserDefined) return std::string(spelling);
-  if (type == TokenType::kByte && spelling.size() == 6 && spelling.starts_with("<0x") && spelling.ends_with('>')) {
-    uint8_t byte = 0;
-    if (std::from_chars(&spelling[3], &spelling[5], byte, 16).ptr == &spelling[5]) return {static_cast<char>(byte)};
-  }
-  return bytes_of_spelling(spelling);
-}
+constexpr size_t kLongText = 16 * 1024;  // bytes, from which on it pays to keep words
+
+struct Scratch {
+  PreTokenizer::Scratch cutting;
+  std::vector<std::string_view> words;
+  Bpe::Scratch bpe;
+  Unigram::Scratch unigram;
+};
 
 Status check_spec(const TokenizerSpec& spec) {
   if (spec.tokens.empty()) return error(ErrorCode::kCorrupt, "the vocabulary is empty");
   if (spec.types.size() != spec.tokens.size()) {
     return error(ErrorCode::kCorrupt, "{} token types for {} tokens", spec.types.size(), spec.tokens.size());
   }
+  if (spec.model != ModelKind::kBpe && spec.scores.size() != spec.tokens.size()) {
+    return error(ErrorCode::kCorrupt, "{} scores for {} tokens", spec.scores.size(), spec.tokens.size());
+  }
   return {};
 }
 
-struct Scratch {
-  std::vector<std::string_view> words;
-  std::vector<std::string_view> pieces;
-  std::string spelling;
-  Bpe::Scratch bpe;
-};
+// The runs of text[begin, end), counted from begin.
+std::vector<Run> runs_within(const std::vector<Run>& runs, size_t begin, size_t end) {
+  std::vector<Run> within;
+  auto run = std::upper_bound(runs.begin(), runs.end(), begin, [](size_t at, const Run& r) { return at < r.end; });
+  for (; run != runs.end() && (within.empty() || within.back().end < end - begin); ++run) {
+    within.push_back({std::min(run->end, end) - begin, run->special});
+  }
+  return within;
+}
 
 }  // namespace
 
 struct Tokenizer::Impl {
-  Bpe::Vocabulary ids;  // by spelling
   std::vector<TokenType> types;
-  std::string bytes;            // of all tokens, one after the other
-  std::vector<size_t> offsets;  // into bytes; one more than tokens
-  size_t token_bytes_max;
-  AddedTokens added;
-  Bpe bpe;
+  TokenContents contents;  // what text must hold to become a token
+  TokenContents bytes;     // what a token becomes when it is decoded
+  Vocabulary vocabulary;
+  std::unordered_map<std::string, TokenId> added_ids;  // by spelling
+  AddedTokens added;                                   // found in the text as it is
+  AddedTokens added_normalized;                        // found in normalised text
+  bool normalizes_control;                             // some control token is among the latter
+  Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  bool whole_words_first;
-  bool add_bos;
-  bool add_eos;
+  std::optional<Bpe> bpe;
+  std::optional<Unigram> unigram;
+  std::vector<TokenId> prompt_prefix;
+  std::vector<TokenId> prompt_suffix;
+  bool is_byte_level;
+  TokenizerSpec::LeadingSpace leading_space;
   TokenId bos;
   TokenId eos;
   std::vector<TokenId> ends;  // sorted
 
-  // A control token's spelling never wins over an ordinary token's, and no merge makes a control token.
-  static Result<std::unique_ptr<Impl>> create(const TokenizerSpec& spec) {
-    HEADWATER_RETURN_IF_ERROR(check_spec(spec));
-    HEADWATER_ASSIGN_OR_RETURN(const PreTokenizerRule rule, pre_tokenizer_rule(spec.pre_tokenizer));
-    HEADWATER_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::create(rule.expressions));
-    Bpe::Vocabulary ids;
-    ids.reserve(spec.tokens.size());
-    for (size_t i = 0; i < spec.tokens.size(); ++i) {
-      if (spec.types[i] != TokenType::kControl)
-        ids.insert_or_assign(std::string(spec.tokens[i]), static_cast<TokenId>(i));
-    }
-    HEADWATER_ASSIGN_OR_RETURN(Bpe bpe, Bpe::create(ids, spec.merges));
-    auto impl = std::unique_ptr<Impl>(new Impl{.ids = std::move(ids),
-                                               .types = spec.types,
-                                               .bytes = {},
-                                               .offsets = {0},
-                                               .token_bytes_max = 1,
-                                               .added = {},
-                                               .bpe = std::move(bpe),
-                                               .pre_tokenizer = std::move(pre_tokenizer),
-                                               .whole_words_first = rule.whole_words_first,
-                                               .add_bos = spec.add_bos.value_or(rule.adds_bos) && spec.bos != kNoToken,
-                                               .add_eos = spec.add_eos && spec.eos != kNoToken,
-                                               .bos = spec.bos,
-                                               .eos = spec.eos,
-                                               .ends = spec.end_of_turn});
-    for (size_t i = 0; i < spec.tokens.size(); ++i) impl->register_token(static_cast<TokenId>(i), spec.tokens[i]);
-    impl->collect_ends();
-    return impl;
-  }
-
-  void register_token(TokenId id, std::string_view spelling) {
-    const TokenType type = types[static_cast<size_t>(id)];
-    bytes += bytes_of_token(spelling, type);
-    token_bytes_max = std::max(token_bytes_max, bytes.size() - offsets.back());
-    offsets.push_back(bytes.size());
-    const bool is_control = type == TokenType::kControl;
-    if (is_control) ids.emplace(std::string(spelling), id);
-    if ((is_control || type == TokenType::kUserDefined) && !spelling.empty()) added.add(spelling, id, is_control);
-  }
-
-  void collect_ends() {
-    if (eos != kNoToken) ends.push_back(eos);
-    for (const std::string_view spelling : kEndSpellings) {
-      const auto found = ids.find(std::string(spelling));
-      if (found != ids.end() && is_control(found->second)) ends.push_back(found->second);
-    }
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  }
+  static Result<std::unique_ptr<Impl>> create(const TokenizerSpec& spec);
+  void collect_ends(const TokenizerSpec& spec);
 
   bool has(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < types.size(); }
   bool is_control(TokenId id) const { return has(id) && types[static_cast<size_t>(id)] == TokenType::kControl; }
 
-  TokenId whole_word(std::string_view word, std::string& spelling) const {
-    spelling.clear();
-    for (const char byte : word) append_utf8(symbol_of_byte(static_cast<uint8_t>(byte)), spelling);
-    const auto found = ids.find(spelling);
-    return found == ids.end() || is_control(found->second) ? kNoToken : found->second;
-  }
-
-  void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const {
-    scratch.words.clear();
-    pre_tokenizer.split(text, scratch.words, scratch.pieces);
-    for (const std::string_view word : scratch.words) {
-      const TokenId whole = whole_words_first ? whole_word(word, scratch.spelling) : kNoToken;
-      if (whole != kNoToken) {
-        out.push_back(whole);
-      } else {
-        bpe.encode(word, scratch.bpe, out);
-      }
-    }
-  }
+  void encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const;
+  void encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
+                      std::vector<TokenId>& out) const;
+  void encode_words(std::string_view text, bool begins, Scratch& scratch, std::vector<TokenId>& out) const;
+  std::string normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space) const;
 };
 
+Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const TokenizerSpec& spec) {
+  HEADWATER_RETURN_IF_ERROR(check_spec(spec));
+  HEADWATER_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::create(spec.normalizer));
+  HEADWATER_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::create(spec.pre_tokenizer));
+  std::vector<AddedToken> plain, normalized;
+  std::vector<std::string> plain_spellings, normalized_spellings;
+  std::unordered_map<std::string, TokenId> added_ids;
+  std::unordered_map<TokenId, std::string> renamed;
+  Regex::Space space;
+  bool normalizes_control = false;
+  for (const AddedToken& token : spec.added) {
+    added_ids.emplace(token.spelling, token.id);
+    if (token.is_normalized && !normalizer.is_empty()) {
+      normalized.push_back(token);
+      normalized_spellings.push_back(normalizer.apply(token.spelling, {}, space));
+      if (!token.is_control) renamed.emplace(token.id, normalized_spellings.back());
+      normalizes_control = normalizes_control || token.is_control;
+    } else {
+      plain.push_back(token);
+      plain_spellings.emplace_back(token.spelling);
+    }
+  }
+  TokenContents contents = TokenContents::to_encode(spec);
+  Vocabulary vocabulary(contents.views());
+  auto impl =
+      std::unique_ptr<Impl>(new Impl{.types = spec.types,
+                                     .contents = std::move(contents),
+                                     .bytes = TokenContents::to_decode(spec, renamed),
+                                     .vocabulary = std::move(vocabulary),
+                                     .added_ids = std::move(added_ids),
+                                     .added = {std::move(plain), std::move(plain_spellings)},
+                                     .added_normalized = {std::move(normalized), std::move(normalized_spellings)},
+                                     .normalizes_control = normalizes_control,
+                                     .normalizer = std::move(normalizer),
+                                     .pre_tokenizer = std::move(pre_tokenizer),
+                                     .prompt_prefix = spec.prompt_prefix,
+                                     .prompt_suffix = spec.prompt_suffix,
+                                     .is_byte_level = spec.is_byte_level,
+                                     .leading_space = spec.leading_space,
+                                     .bos = spec.bos,
+                                     .eos = spec.eos,
+                                     .ends = spec.end_of_turn});
+  if (spec.model == ModelKind::kUnigram) {
+    HEADWATER_ASSIGN_OR_RETURN(Unigram unigram, Unigram::create(spec));
+    impl->unigram.emplace(std::move(unigram));
+  } else {
+    HEADWATER_ASSIGN_OR_RETURN(Bpe bpe, Bpe::create(spec, impl->vocabulary));
+    impl->bpe.emplace(std::move(bpe));
+  }
+  impl->collect_ends(spec);
+  return impl;
+}
+
+void Tokenizer::Impl::collect_ends(const TokenizerSpec& spec) {
+  if (eos != kNoToken) ends.push_back(eos);
+  for (size_t id = 0; id < types.size(); ++id) {
+    const auto* end = std::find(std::begin(kEndSpellings), std::end(kEndSpellings), spec.tokens[id]);
+    if (types[id] == TokenType::kControl && end != std::end(kEndSpellings)) ends.push_back(static_cast<TokenId>(id));
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+}
+
+void Tokenizer::Impl::encode_words(std::string_view text, bool begins, Scratch& scratch,
+                                   std::vector<TokenId>& out) const {
+  if (text.empty()) return;
+  scratch.words.clear();
+  pre_tokenizer.split(text, begins, scratch.cutting, scratch.words);
+  for (const std::string_view word : scratch.words) {
+    if (bpe) {
+      bpe->encode(word, scratch.bpe, out);
+    } else {
+      unigram->encode(word, scratch.unigram, out);
+    }
+  }
+}
+
+// Where control tokens are looked for in normalised text, each run is normalised by itself, so that it is known what became
+// of it; otherwise the text is normalised as a whole.
+std::string Tokenizer::Impl::normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space) const {
+  if (runs.size() == 1 || !normalizes_control) {
+    std::string out = normalizer.apply(text, {}, space);
+    const SpecialTokens special = runs.size() == 1 ? runs[0].special : SpecialTokens::kAsText;
+    runs.assign(1, {out.size(), special});
+    return out;
+  }
+  std::string out;
+  size_t begin = 0;
+  for (Run& run : runs) {
+    const size_t end = run.end;
+    out += normalizer.apply(text.substr(begin, end - begin), {begin == 0, end == text.size()}, space);
+    run.end = out.size();
+    begin = end;
+  }
+  return out;
+}
+
+void Tokenizer::Impl::encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
+                                     std::vector<TokenId>& out) const {
+  if (text.empty()) return;
+  if (normalizer.is_empty()) return encode_words(text, begins, scratch, out);
+  std::vector<Run> changed_runs = runs;
+  const std::string changed = normalize(text, changed_runs, scratch.cutting.space);
+  begins = begins && !normalizer.drops_front(text, scratch.cutting.space);
+  std::vector<AddedTokens::Match> matches;
+  if (!added_normalized.is_empty()) added_normalized.find(changed, changed_runs, matches);
+  size_t at = 0;
+  for (const AddedTokens::Match& match : matches) {
+    encode_words(std::string_view(changed).substr(at, match.begin - at), begins && at == 0, scratch, out);
+    out.push_back(match.id);
+    at = match.end;
+  }
+  encode_words(std::string_view(changed).substr(at), begins && at == 0, scratch, out);
+}
+
+void Tokenizer::Impl::encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const {
+  std::vector<AddedTokens::Match> matches;
+  added.find(text, runs, matches);
+  matches.push_back({text.size(), text.size(), kNoToken});
+  Scratch scratch;
+  if (text.size() >= kLongText) scratch.bpe.keep_words();
+  size_t at = 0;
+  for (const AddedTokens::Match& match : matches) {
+    encode_stretch(text.substr(at, match.begin - at), runs_within(runs, at, match.begin), at == 0, scratch, out);
+    if (match.id != kNoToken) out.push_back(match.id);
+    at = match.end;
+  }
+}
+
 Result<Tokenizer> Tokenizer::create(const model::GgufFile& file) {
-  HEADWATER_ASSIGN_OR_RETURN(const TokenizerSpec spec, read_tokenizer_spec(file));
+  HEADWATER_ASSIGN_OR_RETURN(const TokenizerSpec spec, read_tokenizer_gguf(file));
+  return create(spec);
+}
+
+Result<Tokenizer> Tokenizer::create(std::string_view tokenizer_json, std::string_view tokenizer_config,
+                                    std::string_view generation_config) {
+  HEADWATER_ASSIGN_OR_RETURN(TokenizerSpec spec, read_tokenizer_json(tokenizer_json));
+  HEADWATER_RETURN_IF_ERROR(read_tokenizer_config(tokenizer_config, generation_config, spec));
   return create(spec);
 }
 
@@ -152,33 +240,15 @@ Tokenizer::~Tokenizer() = default;
 
 void Tokenizer::encode(std::span<const TextPart> parts, std::vector<TokenId>& out) const {
   std::string text;
-  struct Run {
-    size_t end;
-    SpecialTokens special;
-  };
   std::vector<Run> runs;  // neighbours with the same right are one run
   for (const TextPart& part : parts) {
+    const size_t begin = text.size();
     append_valid_utf8(part.text, text);
+    if (text.size() == begin) continue;
     if (!runs.empty() && runs.back().special == part.special) runs.pop_back();
     runs.push_back({text.size(), part.special});
   }
-  Scratch scratch;
-  size_t plain_begin = 0;
-  size_t run = 0;
-  for (size_t at = 0; (at = impl_->added.next_candidate(text, at)) < text.size();) {
-    while (runs[run].end <= at) ++run;
-    const size_t control_end = runs[run].special == SpecialTokens::kParse ? runs[run].end : 0;
-    const AddedTokens::Match match = impl_->added.longest(text, at, control_end);
-    if (match.id == kNoToken) {
-      ++at;
-      continue;
-    }
-    impl_->encode_plain(std::string_view(text).substr(plain_begin, at - plain_begin), scratch, out);
-    out.push_back(match.id);
-    at += match.bytes;
-    plain_begin = at;
-  }
-  impl_->encode_plain(std::string_view(text).substr(plain_begin), scratch, out);
+  if (!text.empty()) impl_->encode(text, runs, out);
 }
 
 void Tokenizer::encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& out) const {
@@ -193,27 +263,33 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, SpecialTokens spec
 }
 
 std::vector<TokenId> Tokenizer::encode_prompt(std::string_view text) const {
-  std::vector<TokenId> ids;
-  if (impl_->add_bos) ids.push_back(impl_->bos);
+  std::vector<TokenId> ids = impl_->prompt_prefix;
   encode(text, SpecialTokens::kAsText, ids);
-  if (impl_->add_eos) ids.push_back(impl_->eos);
+  ids.insert(ids.end(), impl_->prompt_suffix.begin(), impl_->prompt_suffix.end());
   return ids;
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_control) const {
-  std::string bytes;
-  for (const TokenId id : ids) {
-    if (!skip_control || !is_control(id)) bytes += bytes_of(id);
-  }
+  Detokenizer detokenizer(*this, skip_control);
   std::string text;
-  append_valid_utf8(bytes, text);
+  for (const TokenId id : ids) detokenizer.append(id, text);
+  detokenizer.finish(text);
   return text;
 }
 
 std::string_view Tokenizer::bytes_of(TokenId id) const {
-  if (!impl_->has(id)) return {};
-  const size_t* offset = &impl_->offsets[static_cast<size_t>(id)];
-  return std::string_view(impl_->bytes).substr(offset[0], offset[1] - offset[0]);
+  return impl_->has(id) ? impl_->bytes.of(id) : std::string_view();
+}
+
+std::string_view Tokenizer::first_bytes_of(TokenId id) const {
+  std::string_view bytes = bytes_of(id);
+  using LeadingSpace = TokenizerSpec::LeadingSpace;
+  size_t dropped = 0;
+  if (impl_->leading_space == LeadingSpace::kOneDropped) dropped = bytes.starts_with(' ');
+  if (impl_->leading_space == LeadingSpace::kOfFirstTokenDropped) {
+    dropped = std::min(bytes.find_first_not_of(' '), bytes.size());
+  }
+  return bytes.substr(dropped);
 }
 
 bool Tokenizer::is_control(TokenId id) const {
@@ -231,7 +307,7 @@ uint32_t Tokenizer::vocabulary_size() const {
   return static_cast<uint32_t>(impl_->types.size());
 }
 size_t Tokenizer::token_bytes_max() const {
-  return impl_->token_bytes_max;
+  return impl_->bytes.bytes_max();
 }
 TokenId Tokenizer::bos() const {
   return impl_->bos;
@@ -241,8 +317,9 @@ TokenId Tokenizer::eos() const {
 }
 
 TokenId Tokenizer::find(std::string_view token) const {
-  const auto found = impl_->ids.find(std::string(token));
-  return found == impl_->ids.end() ? kNoToken : found->second;
+  const auto added = impl_->added_ids.find(std::string(token));
+  if (added != impl_->added_ids.end()) return added->second;
+  return impl_->vocabulary.find(impl_->is_byte_level ? bytes_of_spelling(token) : std::string(token));
 }
 
 }  // namespace headwater::text

@@ -1,11 +1,9 @@
-// Byte-level BPE as GGUF metadata describes it (tokenizer.ggml.model = "gpt2"), and its streaming inverse.
+// Text to token ids and back, by the tokenizer that a model's file describes: byte-level BPE, SentencePiece's BPE, unigram.
 //
-//   text --split at added tokens--> pieces --pre-tokeniser regex (PCRE2, UTF)--> words --bytes to symbols--> BPE merges
-//   --> ids
+//   text --added tokens--> stretches --normaliser--> text --pre-tokeniser--> words --BPE or unigram--> ids
 //
-// Source: Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016; the byte
-// alphabet is GPT-2's. The pre-tokeniser is chosen by tokenizer.ggml.pre; an unknown name is kUnsupported.
-// Immutable after create(): any number of threads may encode and decode at once.
+// The description comes from GGUF metadata or from a tokenizer.json (tokenizer_spec.h); docs/tokenizers.md says what is read
+// and what is refused. Immutable after create(): any number of threads may encode and decode at once.
 #pragma once
 
 #include <memory>
@@ -35,14 +33,19 @@ struct TokenizerSpec;  // text/tokenizer_spec.h: a vocabulary as plain data
 class Tokenizer {
  public:
   static Result<Tokenizer> create(const model::GgufFile& file);
+  // From the texts of a folder: tokenizer.json, and tokenizer_config.json and generation_config.json where they are there
+  // (else empty), which name BOS, EOS and what else ends an answer.
+  static Result<Tokenizer> create(std::string_view tokenizer_json, std::string_view tokenizer_config,
+                                  std::string_view generation_config);
   static Result<Tokenizer> create(const TokenizerSpec& spec);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Invalid UTF-8 is replaced by U+FFFD, one per maximal invalid subsequence. No BOS or EOS is added here. A byte that
-  // the vocabulary has no symbol for gives no token (SmolLM2 has none for some control characters, such as U+0004).
-  // Time is O(n log n) in the text's length whatever the text.
+  // Invalid UTF-8 is replaced by U+FFFD, one per maximal invalid subsequence. No BOS or EOS is added here. What the
+  // vocabulary has no token for becomes tokens of its bytes, the unknown token, or none (SmolLM2 has none for some control
+  // characters, such as U+0004). Time is O(n log n) in the text's length whatever the text, but for expressions of a
+  // tokenizer.json that take longer themselves.
   void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& out) const;
   std::vector<TokenId> encode(std::string_view text, SpecialTokens special) const;
   // The parts as one text: words reach across the borders of parts, but a control token is found only where its whole
@@ -51,7 +54,7 @@ class Tokenizer {
   // The prompt of a plain completion: BOS in front and EOS behind where the model's metadata ask for it.
   std::vector<TokenId> encode_prompt(std::string_view text) const;
 
-  // Valid UTF-8: what is not becomes U+FFFD. bytes_of() has the bytes as they are.
+  // Valid UTF-8: what is not becomes U+FFFD. The space that encoding puts in front of a text is taken off again.
   std::string decode(std::span<const TokenId> ids, bool skip_control) const;
   // The bytes that a token stands for (not always whole UTF-8); empty for an id outside the vocabulary.
   std::string_view bytes_of(TokenId id) const;
@@ -61,10 +64,12 @@ class Tokenizer {
 
   uint32_t vocabulary_size() const;
   size_t token_bytes_max() const;  // of the longest token, at least 1: a text has at least bytes / this many tokens,
-                                   // but for bytes that the vocabulary has no symbol for
+                                   // but for what gives no token, or is one unknown token together
   TokenId bos() const;             // kNoToken when there is none
   TokenId eos() const;
   TokenId find(std::string_view token) const;  // the id of a token's spelling; kNoToken when absent
+  // What of the bytes of the first token of a text is text: without the space that encoding puts in front.
+  std::string_view first_bytes_of(TokenId id) const;
 
  private:
   struct Impl;
@@ -73,17 +78,20 @@ class Tokenizer {
 };
 
 // Turns a stream of tokens into a stream of valid UTF-8: bytes of an incomplete character are held back until the
-// character is whole; what can never become valid is given out as U+FFFD. One per sequence; allocates nothing in the
-// steady state.
+// character is whole; what can never become valid is given out as U+FFFD. Joined, it is what decode() gives. One per
+// sequence; allocates nothing in the steady state.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
-  void append(TokenId id,
-              std::string& out);  // appends the text that became whole (maybe none); control tokens give none
-  void finish(std::string& out);  // an incomplete character at the end becomes U+FFFD
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skips_control = true);
+  void append(TokenId id, std::string& out);  // appends the text that became whole (maybe none)
+  void finish(std::string& out);              // an incomplete character at the end becomes U+FFFD
 
  private:
+  void append_byte(char byte, std::string& out);
+
   const Tokenizer* tokenizer_;
+  bool skips_control_;
+  bool has_begun_ = false;  // a token gave text
   char pending_[4] = {};
   uint8_t pending_bytes_ = 0;
 };

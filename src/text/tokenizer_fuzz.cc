@@ -1,38 +1,61 @@
-// Any bytes through a small vocabulary: the ids must decode to the text with its invalid bytes replaced, streamed or
-// whole, and words must not be lost where two parts meet.
+// Any bytes through small vocabularies of each kind: the ids must decode to the text with its invalid bytes replaced, streamed
+// or whole, no control token may come of plain text, and words must not be lost where two parts meet.
 #include <cstdlib>
 
+#include "text/test_sentencepiece.h"
 #include "text/test_vocabulary.h"
 #include "text/utf8.h"
 
 using namespace headwater::text;
+using headwater::TokenId;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const TestVocabulary vocabulary("llama-bpe");
-  static const Tokenizer tokenizer = vocabulary.tokenizer();
-  const std::string_view input(reinterpret_cast<const char*>(data), size);
-  std::string valid;
-  append_valid_utf8(input, valid);
+namespace {
 
-  const auto ids = tokenizer.encode(input, SpecialTokens::kParse);
-  if (tokenizer.decode(ids, false) != valid) std::abort();
+void expect(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
   Detokenizer detokenizer(tokenizer);
-  std::string streamed;
-  const auto plain = tokenizer.encode(input, SpecialTokens::kAsText);
-  for (const headwater::TokenId id : plain) {
-    if (tokenizer.is_control(id)) std::abort();
-    detokenizer.append(id, streamed);
-  }
-  detokenizer.finish(streamed);
-  if (streamed != valid) std::abort();
+  std::string text;
+  for (const TokenId id : ids) detokenizer.append(id, text);
+  detokenizer.finish(text);
+  return text;
+}
 
-  const std::string_view text = valid;
+// text: valid UTF-8. keeps_text: the tokenizer is lossless.
+void check_tokenizer(const Tokenizer& tokenizer, std::string_view text, bool keeps_text) {
+  const auto ids = tokenizer.encode(text, SpecialTokens::kParse);
+  const auto plain = tokenizer.encode(text, SpecialTokens::kAsText);
+  for (const TokenId id : plain) expect(!tokenizer.is_control(id));
+  expect(streamed(tokenizer, plain) == tokenizer.decode(plain, true));
+  if (keeps_text) expect(tokenizer.decode(plain, true) == text);
+  if (keeps_text && plain == ids) expect(tokenizer.decode(ids, false) == text);
+
   size_t middle = text.size() / 2;
   while (middle > 0 && (static_cast<uint8_t>(text[middle]) & 0xC0) == 0x80) --middle;
   const TextPart parts[] = {{text.substr(0, middle), SpecialTokens::kParse},
                             {text.substr(middle), SpecialTokens::kParse}};
-  std::vector<headwater::TokenId> joined;
+  std::vector<TokenId> joined;
   tokenizer.encode(parts, joined);
-  if (middle < text.size() && joined != ids) std::abort();
+  expect(joined == ids);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const TestVocabulary bytes("llama-bpe");
+  static const TestSentencePiece scores(ModelKind::kScores), unigram(ModelKind::kUnigram);
+  static const Tokenizer byte_level = bytes.tokenizer(), by_scores = scores.tokenizer(),
+                         by_unigram = unigram.tokenizer();
+  std::string text;
+  append_valid_utf8({reinterpret_cast<const char*>(data), size}, text);
+  expect(byte_level.encode({reinterpret_cast<const char*>(data), size}, SpecialTokens::kParse) ==
+         byte_level.encode(text, SpecialTokens::kParse));
+  const bool has_mark = text.find("▁") != std::string::npos;
+  const bool has_tool = text.find("[TOOL]") != std::string::npos;  // text behind it gets a space in front
+  check_tokenizer(byte_level, text, true);
+  check_tokenizer(by_scores, text, !has_mark && !has_tool);
+  check_tokenizer(by_unigram, text, !has_mark && !has_tool);
   return 0;
 }

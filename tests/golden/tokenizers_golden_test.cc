@@ -1,0 +1,111 @@
+// Ids, and what they decode to, against the Python package tokenizers on 2,386 texts: tools/make_tokenizer_goldens.py wrote
+// small tokenizers that have every part a tokenizer.json may have, and says what became of the texts; likewise for the
+// vocabularies that tools/fetch_vocabularies.sh fetches.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "golden/json_lines.h"
+#include "golden/tokenizer_texts.h"
+#include "model/gguf.h"
+#include "text/text.h"
+
+namespace headwater::text {
+namespace {
+
+const std::string kFolder = HEADWATER_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string kVocabularies = HEADWATER_SOURCE_DIR "/models/vocabularies/ggml-vocab-";
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Hash {  // FNV-1a
+ public:
+  void add(uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001B3u; }
+  void add(std::string_view bytes) {
+    for (const char byte : bytes) add(static_cast<uint8_t>(byte));
+  }
+  void add(const std::vector<TokenId>& ids) {
+    for (const TokenId id : ids) {
+      for (int shift = 0; shift < 32; shift += 8) add(static_cast<uint8_t>(static_cast<uint32_t>(id) >> shift));
+    }
+    add("\xff\xff\xff\xff");
+  }
+  std::string folded() const { return fmt::format("{:06x}", (value_ ^ value_ >> 24 ^ value_ >> 48) & 0xFFFFFF); }
+
+ private:
+  uint64_t value_ = 0xCBF29CE484222325u;
+};
+
+std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) detokenizer.append(id, text);
+  detokenizer.finish(text);
+  return text;
+}
+
+boost::json::object golden_of(const std::string& name) {
+  for (const auto& line : testing::read_json_lines(kFolder + "goldens.jsonl")) {
+    if (line.at("name").as_string() == name) return line;
+  }
+  ADD_FAILURE() << "no golden of " << name;
+  return {};
+}
+
+Result<Tokenizer> create(const std::string& name, bool is_fetched) {
+  if (!is_fetched) return Tokenizer::create(contents(kFolder + name + ".json"), "", "");
+  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(kVocabularies + name + ".gguf"));
+  return Tokenizer::create(file);
+}
+
+class TokenizersGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizersGolden, GivesTheSameIdsAndTexts) {
+  static const std::vector<std::string> kTexts = testing::tokenizer_texts();
+  const std::string name = GetParam();
+  const boost::json::object golden = golden_of(name);
+  const auto created = create(name, golden.contains("gguf"));
+  ASSERT_TRUE(created.is_ok()) << created.status().message();
+  const Tokenizer& tokenizer = *created;
+  const std::string_view hashes = golden.at("hashes").as_string();
+  ASSERT_GE(kTexts.size(), 2000u);
+  ASSERT_EQ(hashes.size(), 6 * kTexts.size());
+  for (const boost::json::value& sample : golden.at("samples").as_array()) {
+    const auto number = static_cast<size_t>(sample.at(0).as_int64());
+    EXPECT_EQ(tokenizer.encode(kTexts[number], SpecialTokens::kParse),
+              boost::json::value_to<std::vector<TokenId>>(sample.at(1)))
+        << number << " \"" << kTexts[number] << "\"";
+  }
+  size_t differing = 0;
+  for (size_t i = 0; i < kTexts.size(); ++i) {
+    const std::vector<TokenId> plain = tokenizer.encode(kTexts[i], SpecialTokens::kAsText);
+    const std::vector<TokenId> parsed = tokenizer.encode(kTexts[i], SpecialTokens::kParse);
+    Hash hash;
+    hash.add(plain);
+    hash.add(parsed);
+    if (!golden.contains("decodes_otherwise")) hash.add(tokenizer.decode(parsed, false));
+    EXPECT_EQ(streamed(tokenizer, parsed), tokenizer.decode(parsed, true));
+    if (hash.folded() == hashes.substr(6 * i, 6)) continue;
+    if (++differing > 5) continue;
+    ADD_FAILURE() << "text " << i << " \"" << kTexts[i] << "\" became " << ::testing::PrintToString(plain) << "\nand "
+                  << ::testing::PrintToString(parsed) << "\nand \"" << tokenizer.decode(parsed, false)
+                  << "\"; compare: tools/make_tokenizer_goldens.py --show " << name << " " << i;
+  }
+  EXPECT_EQ(differing, 0u);
+  if (golden.contains("prompt")) {
+    EXPECT_EQ(tokenizer.encode_prompt("a"), boost::json::value_to<std::vector<TokenId>>(golden.at("prompt")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FromJson, TokenizersGolden,
+                         ::testing::Values("gpt2_like", "llama3_like", "deepseek_like", "falcon_like", "llama2_like",
+                                           "gemma_like", "characters", "precompiled", "folded"));
+INSTANTIATE_TEST_SUITE_P(FromGguf, TokenizersGolden,
+                         ::testing::Values("gpt-2", "llama-bpe", "qwen2", "starcoder", "falcon", "deepseek-coder",
+                                           "command-r", "llama-spm", "gemma-4"));
+
+}  // namespace
+}  // namespace headwater::text
