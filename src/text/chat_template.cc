@@ -1,6 +1,7 @@
 #include "text/chat_template.h"
 
 #include "text/jinja/evaluator.h"
+#include "text/jinja/json_value.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/text.h"
 #include "text/utf8.h"
@@ -17,21 +18,18 @@ std::string valid_utf8(std::string_view text) {
 // Stands behind the content of a message to be continued. Its space is gone where the template trims the content.
 constexpr std::string_view kContinueMark = "CONTINUE_FROM_HERE ";
 
-Result<jinja::Value> message_list(std::span<const Message> messages, std::string_view behind_last,
-                                  jinja::Budget& budget) {
-  std::vector<jinja::Value> items;
-  for (const Message& message : messages) {
-    const std::string content = message.content + std::string(&message == &messages.back() ? behind_last : "");
-    std::vector<std::pair<jinja::Text, jinja::Value>> entries;
-    for (const auto& [name, text] : {std::pair{"role", &message.role}, std::pair{"content", &content}}) {
-      HEADWATER_ASSIGN_OR_RETURN(jinja::Value value,
-                                 jinja::make_text({}, budget, jinja::Text(valid_utf8(*text), false)));
-      entries.emplace_back(jinja::Text(name, true), std::move(value));
-    }
-    HEADWATER_ASSIGN_OR_RETURN(jinja::Value dict, jinja::make_dict({}, budget, std::move(entries)));
-    items.push_back(std::move(dict));
+// Stands behind the content of the last message.
+Result<json::Value> message_list(std::span<const Message> messages, std::string_view behind_last) {
+  boost::json::array list;
+  for (const Message& message : messages) list.emplace_back(message.fields);
+  if (behind_last.empty()) return json::Value(std::move(list));
+  boost::json::value* content = list.back().as_object().if_contains("content");
+  if (content == nullptr || !content->is_string()) {
+    return error(ErrorCode::kInvalidArgument,
+                 "continue_final_message is set, but the content of the final message is no text");
   }
-  return jinja::make_list({}, budget, std::move(items));
+  content->as_string().append(boost::json::string_view(behind_last.data(), behind_last.size()));
+  return json::Value(std::move(list));
 }
 
 std::string joined(std::span<const TemplateSegment> segments) {
@@ -71,10 +69,37 @@ Status end_at_mark(std::string_view content, std::vector<TemplateSegment>& segme
   return {};
 }
 
+std::vector<TemplateSegment> segments_of(const jinja::Text& text) {
+  std::vector<TemplateSegment> segments;
+  size_t begin = 0;
+  for (const jinja::Text::Run& run : text.runs()) {
+    segments.push_back({text.bytes().substr(begin, run.end - begin), run.owned});
+    begin = run.end;
+  }
+  return segments;
+}
+
+Result<jinja::Template> parse_source(std::string_view source, const TemplateLimits& limits) {
+  if (source.size() > limits.source_bytes) {
+    return error(ErrorCode::kExhausted, "the chat template has {} bytes; at most {} are read", source.size(),
+                 limits.source_bytes);
+  }
+  if (!is_valid_utf8(source)) return error(ErrorCode::kInvalidArgument, "the chat template is not valid UTF-8");
+  return jinja::parse_template(source, limits.depth);
+}
+
+std::tm local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return local;
+}
+
 }  // namespace
 
 struct ChatTemplate::Impl {
-  jinja::Body body;
+  jinja::Template source;
+  std::optional<jinja::Template> with_tools;  // instead of source where there are tools
   std::string bos;
   std::string eos;
   TemplateLimits limits;
@@ -82,19 +107,25 @@ struct ChatTemplate::Impl {
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string bos, std::string eos,
                                          TemplateLimits limits) {
-  if (source.size() > limits.source_bytes) {
-    return error(ErrorCode::kExhausted, "the chat template has {} bytes; at most {} are read", source.size(),
-                 limits.source_bytes);
-  }
-  if (!is_valid_utf8(source)) return error(ErrorCode::kInvalidArgument, "the chat template is not valid UTF-8");
-  HEADWATER_ASSIGN_OR_RETURN(jinja::Body body, jinja::parse_template(source, limits.depth));
-  return ChatTemplate(std::make_unique<Impl>(Impl{std::move(body), valid_utf8(bos), valid_utf8(eos), limits}));
+  HEADWATER_ASSIGN_OR_RETURN(jinja::Template parsed, parse_source(source, limits));
+  return ChatTemplate(
+      std::make_unique<Impl>(Impl{std::move(parsed), std::nullopt, valid_utf8(bos), valid_utf8(eos), limits}));
+}
+
+Status ChatTemplate::set_tool_use(std::string_view source) {
+  HEADWATER_ASSIGN_OR_RETURN(impl_->with_tools, parse_source(source, impl_->limits));
+  return {};
 }
 
 Result<ChatTemplate> ChatTemplate::create(const model::GgufFile& file, const Tokenizer& tokenizer) {
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view source, file.string_at("tokenizer.chat_template"));
-  return parse(source, std::string(tokenizer.bytes_of(tokenizer.bos())),
-               std::string(tokenizer.bytes_of(tokenizer.eos())));
+  HEADWATER_ASSIGN_OR_RETURN(ChatTemplate made, parse(source, std::string(tokenizer.bytes_of(tokenizer.bos())),
+                                                      std::string(tokenizer.bytes_of(tokenizer.eos()))));
+  if (file.has("tokenizer.chat_template.tool_use")) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::string_view tool_use, file.string_at("tokenizer.chat_template.tool_use"));
+    HEADWATER_RETURN_IF_ERROR(made.set_tool_use(tool_use));
+  }
+  return made;
 }
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -104,32 +135,44 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<std::vector<TemplateSegment>> ChatTemplate::render(std::span<const Message> messages,
                                                           const RenderOptions& options) const {
-  using jinja::Value;
-  jinja::Budget budget(impl_->limits.steps, impl_->limits.memory_bytes);
-  jinja::Evaluator evaluator(budget, impl_->limits.output_bytes);
   if (options.continue_final_message && (options.add_generation_prompt || messages.empty())) {
     return error(ErrorCode::kInvalidArgument,
                  "continue_final_message goes on with the last message: it needs one, and add_generation_prompt false");
   }
   HEADWATER_ASSIGN_OR_RETURN(
-      Value list, message_list(messages, options.continue_final_message ? kContinueMark : std::string_view(), budget));
-  for (const auto& [name, value] : options.variables) evaluator.define(name, Value::of_bool(value));
-  evaluator.define("messages", std::move(list));
-  evaluator.define("add_generation_prompt", Value::of_bool(options.add_generation_prompt));
-  evaluator.define("bos_token", Value::of_text(jinja::Text(impl_->bos, true)));
-  evaluator.define("eos_token", Value::of_text(jinja::Text(impl_->eos, true)));
-  evaluator.define("tools", Value::none());
-  evaluator.define("documents", Value::none());
-  HEADWATER_RETURN_IF_ERROR(evaluator.run(impl_->body));
-
-  std::vector<TemplateSegment> segments;
-  size_t begin = 0;
-  for (const jinja::Text::Run& run : evaluator.output().runs()) {
-    segments.push_back({evaluator.output().bytes().substr(begin, run.end - begin), run.owned});
-    begin = run.end;
+      const json::Value list,
+      message_list(messages, options.continue_final_message ? kContinueMark : std::string_view()));
+  const bool has_tools = options.tools.is_array() && !options.tools.get_array().empty();
+  const jinja::Template& source = has_tools && impl_->with_tools ? *impl_->with_tools : impl_->source;
+  jinja::Budget budget(impl_->limits.steps, impl_->limits.memory_bytes);
+  const std::tm now = options.now.value_or(local_time());
+  const jinja::Call call{{}, budget, now};
+  jinja::Evaluator evaluator(source, budget, now, impl_->limits.output_bytes);
+  const auto define = [&](std::string_view name, const json::Value& value) -> Status {
+    const auto symbol = source.symbols.find(name);
+    if (!symbol) return {};  // the template does not mention it
+    HEADWATER_ASSIGN_OR_RETURN(jinja::Value converted, jinja::from_json(call, value));
+    evaluator.define(*symbol, std::move(converted));
+    return {};
+  };
+  for (const auto& [name, value] : options.variables) {
+    HEADWATER_RETURN_IF_ERROR(define({name.data(), name.size()}, value));
   }
-  if (options.continue_final_message)
-    HEADWATER_RETURN_IF_ERROR(end_at_mark(valid_utf8(messages.back().content), segments));
+  HEADWATER_RETURN_IF_ERROR(define("messages", list));
+  HEADWATER_RETURN_IF_ERROR(define("tools", options.tools));
+  HEADWATER_RETURN_IF_ERROR(define("documents", options.documents));
+  HEADWATER_RETURN_IF_ERROR(define("add_generation_prompt", options.add_generation_prompt));
+  for (const auto& [name, text] : {std::pair("bos_token", &impl_->bos), std::pair("eos_token", &impl_->eos)}) {
+    if (const auto symbol = source.symbols.find(name)) {
+      evaluator.define(*symbol, jinja::Value::of_text(jinja::Text(*text, true)));
+    }
+  }
+  HEADWATER_RETURN_IF_ERROR(evaluator.run());
+  std::vector<TemplateSegment> segments = segments_of(evaluator.output());
+  if (options.continue_final_message) {
+    const auto& content = messages.back().fields.at("content").as_string();
+    HEADWATER_RETURN_IF_ERROR(end_at_mark(valid_utf8({content.data(), content.size()}), segments));
+  }
   return segments;
 }
 

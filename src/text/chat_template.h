@@ -3,19 +3,21 @@
 // kUnsupported error with line and column when the template is parsed, never a silent difference.
 //
 // Only text that the template itself owns may become control tokens. render() therefore returns segments: template text
-// (owned) and text that came from messages, contents and role names alike (not owned). encode() tokenises them as one
-// text in which only owned text may spell control tokens, so user text that spells "<|im_end|>" stays text, and no
-// other token differs from what the whole text would give.
+// (owned) and text that came from outside, be it of messages, tools, documents or variables (not owned). encode()
+// tokenises them as one text in which only owned text may spell control tokens, so user text that spells "<|im_end|>"
+// stays text, and no other token differs from what the whole text would give.
 //
-// Templates see messages (a list of {role, content}), add_generation_prompt, bos_token, eos_token, tools and documents,
-// which are none, and RenderOptions::variables, which cannot hide the former. The language is in text/jinja.
+// Templates see messages, add_generation_prompt, bos_token, eos_token, tools and documents, and RenderOptions::variables,
+// which cannot hide the former. What is supported of the language stands in docs/chat-templates.md.
 //
 // continue_final_message ends the prompt right behind the content of the last message, so that the model goes on with it.
 // As in transformers, a mark behind the content shows where that is: a template that trims the content trims the prompt's
 // end; one that leaves out the content or a part of it is an error, and so is add_generation_prompt.
 #pragma once
 
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,19 +25,30 @@
 #include <vector>
 
 #include "core/core.h"
+#include "core/json.h"
 #include "text/tokenizer.h"
 
 namespace headwater::text {
 
+// A message as templates see it: {"role": "user", "content": "Hello"}, and whatever else the sender says, in its order.
 struct Message {
-  std::string role;  // "system", "user", "assistant", ...
-  std::string content;
+  Message(std::string_view role, std::string_view content)
+      : fields({{"role", json_text(role)}, {"content", json_text(content)}}) {}
+  explicit Message(boost::json::object values) : fields(std::move(values)) {}
+
+  boost::json::object fields;
+
+ private:
+  static boost::json::string_view json_text(std::string_view text) { return {text.data(), text.size()}; }
 };
 
 struct RenderOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
-  std::vector<std::pair<std::string, bool>> variables;
+  json::Value tools;      // a list, or null for none
+  json::Value documents;  // likewise
+  boost::json::object variables;
+  std::optional<std::tm> now;  // what strftime_now() tells; without it the local time
 };
 
 struct TemplateLimits {
@@ -43,7 +56,7 @@ struct TemplateLimits {
   uint32_t steps = 1'000'000;  // evaluated nodes; 64 bytes of scanned text count as one
   uint32_t depth = 64;         // nesting of expressions and blocks
   uint32_t output_bytes = 16u << 20;
-  uint32_t memory_bytes = 256u << 20;  // of all values built, whether still alive or not; messages included
+  uint32_t memory_bytes = 64u << 20;  // of all values built, whether still alive or not; messages included
 };
 
 struct TemplateSegment {
@@ -60,8 +73,13 @@ class ChatTemplate {
   // transformers.
   static Result<ChatTemplate> parse(std::string_view source, std::string bos, std::string eos,
                                     TemplateLimits limits = {});
-  // From tokenizer.chat_template; kNotFound when the file has none.
+  // From tokenizer.chat_template, and tokenizer.chat_template.tool_use where there is one, which then serves
+  // conversations with tools; kNotFound when the file has none.
   static Result<ChatTemplate> create(const model::GgufFile& file, const Tokenizer& tokenizer);
+  // From the texts of a model's folder, "" where there is no such file: chat_template.jinja, else "chat_template" of
+  // tokenizer_config.json (a text, or a list of {name, template} with "default" and "tool_use"); bos_token and eos_token
+  // are the latter's. kNotFound when neither has a template.
+  static Result<ChatTemplate> from_texts(std::string_view chat_template_jinja, std::string_view tokenizer_config_json);
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
@@ -71,9 +89,15 @@ class ChatTemplate {
   Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::span<const Message> messages,
                                       const RenderOptions& options) const;
 
+  // What the template makes of content that is a list of {type: "text", text}: the same as of a text, or something else.
+  bool reads_parts() const;
+  // Whether calls of tools are to have their arguments as objects, or as JSON text.
+  bool reads_argument_objects() const;
+
  private:
   struct Impl;
   explicit ChatTemplate(std::unique_ptr<Impl> impl);
+  Status set_tool_use(std::string_view source);
   std::unique_ptr<Impl> impl_;
 };
 

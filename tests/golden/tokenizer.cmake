@@ -6,3 +6,4 @@ headwater_test(golden.tokenizer SOURCES tokenizer_golden_test.cc DEPS text model
 headwater_test(golden.chat_template SOURCES chat_template_golden_test.cc DEPS text LINK json_lines)
 headwater_test(golden.vocabularies SOURCES vocabularies_test.cc DEPS text model LABELS model)
 headwater_test(golden.tokenizers SOURCES tokenizers_golden_test.cc tokenizer_texts.cc DEPS text model LINK json_lines LABELS model)
+headwater_test(golden.chat_template_hashes SOURCES chat_template_hash_test.cc DEPS text LINK json_lines LABELS model)

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "server/openai/body.h"
+#include "server/openai/messages.h"
 #include "server/openai/prompt.h"
 
 namespace headwater::server::openai {

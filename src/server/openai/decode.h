@@ -2,8 +2,8 @@
 //
 // A wrong type or value is an error naming the field, the value (cut to 80 bytes) and what is allowed. null and absent
 // are the same. A field that no version of the API knows is ignored and reported (`unknown_fields`). A known field
-// that we do not support is an error unless its value asks for nothing (tools [], tool_choice "none", response_format
-// {"type": "text"}, logit_bias {}, best_of = n). The table in fields.h drives this and the description (openapi.h).
+// that we do not support is an error unless its value asks for nothing (response_format {"type": "text"}, logit_bias {},
+// best_of = n). The table in fields.h drives this and the description (openapi.h).
 //
 // JSON: Boost.JSON, bounded by the limits below, no duplicate keys, valid UTF-8 only. Pure functions over immutable
 // arguments; any thread. They may take long (tokenising megabytes), so they do not run on the network thread. A text

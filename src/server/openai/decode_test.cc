@@ -187,20 +187,19 @@ TEST(DecodeFields, UnknownOnesAreIgnoredAndReported) {
 
 TEST(DecodeFields, KnownButUnsupportedOnesMayAskForNothing) {
   for (const char* fields :
-       {R"("tools": [])", R"("tool_choice": "none")", R"("tool_choice": "auto")", R"("parallel_tool_calls": true)",
-        R"("functions": [])", R"("response_format": {"type": "text"})", R"("logit_bias": {})",
-        R"("n": 1, "best_of": 1)", R"("modalities": ["text"])", R"("store": false)", R"("service_tier": "auto")",
-        R"("use_beam_search": false)", R"("skip_special_tokens": true)", R"("length_penalty": 1.0)",
-        R"("length_penalty": 1)", R"("echo": false)", R"("return_token_ids": false)", R"("stop": [])",
-        R"("structured_outputs": {})"}) {
+       {R"("tool_choice": "none")", R"("tool_choice": "auto")", R"("parallel_tool_calls": true)", R"("functions": [])",
+        R"("response_format": {"type": "text"})", R"("logit_bias": {})", R"("n": 1, "best_of": 1)",
+        R"("modalities": ["text"])", R"("store": false)", R"("service_tier": "auto")", R"("use_beam_search": false)",
+        R"("skip_special_tokens": true)", R"("length_penalty": 1.0)", R"("length_penalty": 1)", R"("echo": false)",
+        R"("return_token_ids": false)", R"("stop": [])", R"("structured_outputs": {})"}) {
     EXPECT_EQ(error_of(Endpoint::kChat, chat(fields)).status, 200u) << fields;
   }
   EXPECT_EQ(error_of(Endpoint::kCompletions, completion(R"("suffix": "")")).status, 200u);
   const std::vector<Wrong> cases = {
-      {R"("tools": [{"type": "function"}])", "tools", "not supported yet"},
-      {R"("tools": {})", "tools", "{}"},
-      {R"("tool_choice": "required")", "tool_choice", "required"},
-      {R"("function_call": {"name": "f"})", "function_call", "not supported"},
+      {R"("tool_choice": "required")", "tool_choice", "cannot be forced yet"},
+      {R"("tool_choice": {"type": "function", "function": {"name": "f"}})", "tool_choice", "nothing, or"},
+      {R"("functions": [{"name": "f"}])", "functions", "use that"},
+      {R"("function_call": {"name": "f"})", "function_call", "use that"},
       {R"("response_format": {"type": "json_object"})", "response_format", "json_object"},
       {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format", "not supported"},
       {R"("guided_json": {})", "guided_json", "not supported"},

@@ -81,7 +81,12 @@ constexpr Field kFields[] = {
          "is."),
     flag("continue_final_message", kInTemplate, "false",
          "Leave the last message open, so that the answer continues it."),
-    field("chat_template_kwargs", kInTemplate, kTemplateVariables, "Booleans that the chat template reads."),
+    field("chat_template_kwargs", kInTemplate, kTemplateVariables,
+          "Variables that the chat template reads, such as enable_thinking."),
+
+    field("tools", kInTemplate, kObjects,
+          "Functions that the model may call, shown by the chat template; answers are not searched for calls yet."),
+    field("documents", kInTemplate, kObjects, "Texts that the chat template shows to the model, where it can."),
 
     // How much.
     limited("max_tokens", kInGeneration, kInteger, 0, kInt32Max, "",
@@ -151,12 +156,11 @@ constexpr Field kFields[] = {
     neutral("guided_whitespace_pattern", kInGeneration, "[]", "Structured output is not supported yet."),
     neutral("grammar", kInGeneration, R"([""])", "Structured output is not supported yet."),
     neutral("json_schema", kInGeneration, "[{}]", "Structured output is not supported yet."),
-    neutral("tools", kInTemplate, "[[]]", "Tool calls are not supported yet."),
-    neutral("tool_choice", kInChat, R"(["none", "auto"])", "Tool calls are not supported yet."),
-    neutral("functions", kInChat, "[[]]", "Tool calls are not supported yet."),
-    neutral("function_call", kInChat, R"(["none", "auto"])", "Tool calls are not supported yet."),
-    neutral("parallel_tool_calls", kInChat, "[true, false]", "Tool calls are not supported yet."),
-    neutral("documents", kInChat, "[[]]", "Put documents into a message."),
+    neutral("tool_choice", kInChat, R"(["none", "auto"])",
+            "With none the chat template does not see the tools; a call cannot be forced yet."),
+    neutral("functions", kInChat, "[[]]", "The old name of tools; use that."),
+    neutral("function_call", kInChat, R"(["none", "auto"])", "The old name of tool_choice; use that."),
+    neutral("parallel_tool_calls", kInChat, "[true, false]", "How many calls an answer makes is the model's choice."),
     neutral("chat_template", kInTemplate, "[]", "Templates come with the model, never from a client."),
     neutral("mm_processor_kwargs", kInGeneration, "[{}]", "The model reads text only."),
     neutral("modalities", kInChat, R"([["text"]])", "The model writes text only."),
@@ -254,8 +258,10 @@ std::string allowed_values(const Field& field) {
       return "a list of at least one {role, content}";
     case kStreamOptions:
       return "an object {include_usage: true or false}";
+    case kObjects:
+      return "a list of objects";
     case kTemplateVariables:
-      return fmt::format("true or false for {}", fmt::join(kTemplateVariableNames, ", "));
+      return fmt::format("an object of variables, but not {}", fmt::join(kTemplateOwnNames, ", "));
   }
   return "";
 }

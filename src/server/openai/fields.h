@@ -28,7 +28,8 @@ enum class FieldKind : uint8_t {
   kText,               // one string of any length
   kMessages,           // a list of {role, content}
   kStreamOptions,      // an object {include_usage}
-  kTemplateVariables,  // an object of booleans, of the names in kTemplateVariableNames
+  kObjects,            // a list of objects
+  kTemplateVariables,  // an object without the names in kTemplateOwnNames
 };
 
 enum class Support : uint8_t {
@@ -51,7 +52,9 @@ struct Field {
   std::string_view neutral = {};  // JSON list of the values that ask for nothing; null always does
 };
 
-inline constexpr std::string_view kTemplateVariableNames[] = {"enable_thinking", "thinking", "clear_thinking"};
+// What chat templates see besides a request's variables.
+inline constexpr std::string_view kTemplateOwnNames[] = {"messages",  "tools",    "documents", "add_generation_prompt",
+                                                         "bos_token", "eos_token"};
 
 std::span<const Field> fields();
 // Null when requests of that endpoint have no such field.

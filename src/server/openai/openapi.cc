@@ -61,11 +61,9 @@ json::object prompt_schema(const ServedModel& served) {
 }
 
 json::object variables_schema() {
-  json::object properties;
-  for (const std::string_view name : kTemplateVariableNames) {
-    properties[json::string_view(name.data(), name.size())] = {{"type", {"boolean", "null"}}};
-  }
-  return {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+  json::array names;
+  for (const std::string_view name : kTemplateOwnNames) names.push_back(json::string_view(name.data(), name.size()));
+  return {{"type", "object"}, {"propertyNames", {{"not", {{"enum", std::move(names)}}}}}};
 }
 
 json::object value_schema(const Field& field, const ServedModel& served) {
@@ -111,6 +109,8 @@ json::object value_schema(const Field& field, const ServedModel& served) {
               {"properties",
                {{"include_usage", {{"type", {"boolean", "null"}}}},
                 {"continuous_usage_stats", {{"type", {"boolean", "null"}}}}}}};
+    case FieldKind::kObjects:
+      return list_of(field.name == "tools" ? reference("Tool") : typed("object"), 0);
     case FieldKind::kTemplateVariables:
       return variables_schema();
   }

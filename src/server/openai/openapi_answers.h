@@ -130,7 +130,7 @@ inline constexpr std::string_view kAnswerSchemas = R"({
   "Health": {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}},
   "Version": {"type": "object", "required": ["version"], "properties": {"version": {"type": "string"}}},
   "Message": {
-    "type": "object", "required": ["role", "content"],
+    "type": "object", "required": ["role"], "anyOf": [{"required": ["content"]}, {"required": ["tool_calls"]}],
     "properties": {
       "role": {"type": "string", "minLength": 1, "description": "Which roles there are is the template's business."},
       "content": {"anyOf": [
@@ -138,8 +138,19 @@ inline constexpr std::string_view kAnswerSchemas = R"({
         {"type": "array", "items": {
           "type": "object", "required": ["type", "text"],
           "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]},
-      "tool_calls": {"enum": [null, []], "description": "Tool calls are not supported yet."},
-      "function_call": {"enum": [null, []], "description": "Tool calls are not supported yet."}}
+      "tool_calls": {"type": ["array", "null"], "items": {
+        "type": "object", "required": ["function"],
+        "properties": {"id": {"type": "string"}, "type": {"const": "function"}, "function": {
+          "type": "object", "required": ["name"],
+          "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object"]}}}}}},
+      "tool_call_id": {"type": ["string", "null"]},
+      "function_call": {"type": "null", "description": "The old name of tool_calls; use that."}}
+  },
+  "Tool": {
+    "type": "object", "required": ["type", "function"],
+    "properties": {"type": {"const": "function"}, "function": {
+      "type": "object", "required": ["name"],
+      "properties": {"name": {"type": "string"}, "description": {"type": "string"}, "parameters": {"type": "object"}}}}
   }
 })";
 

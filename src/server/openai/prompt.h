@@ -18,14 +18,14 @@ std::optional<ApiError> read_token_ids(std::string_view field, const boost::json
 std::optional<ApiError> read_prompts(const Body& body, const ServedModel& served,
                                      std::vector<std::vector<TokenId>>& prompts, std::vector<std::string>* texts);
 
-// Chats: the messages through the template. in_reasoning: the text ends inside a think block.
-std::optional<ApiError> read_messages(const Body& body, const ServedModel& served, std::vector<TokenId>& ids,
-                                      bool& in_reasoning);
-
 // A text alone; may give no token. special: BOS and EOS as the model asks for.
 std::vector<TokenId> encode_text(std::string_view text, bool special, const ServedModel& served);
 
 // context_length_exceeded. prompt_tokens: exact, or at least so many.
 ApiError prompt_too_long(std::string_view field, size_t prompt_tokens, bool exact, const ServedModel& served);
+
+// The same for a text of so many bytes that it cannot fit, before time is spent on it.
+std::optional<ApiError> check_text_length(std::string_view field, size_t bytes, const ServedModel& served);
+ApiError empty_prompt(std::string_view field);
 
 }  // namespace headwater::server::openai

@@ -177,6 +177,7 @@ TEST(DecodeMessages, WrongOnesAreRefused) {
       {"5", "messages", "role and content"},
       {"null", "messages", "role and content"},
       {R"({"role": "user"})", "messages", "role and content"},
+      {R"({"role": "user", "tool_calls": null})", "messages", "role and content"},
       {R"({"content": "a"})", "messages", "role and content"},
       {R"({"role": 5, "content": "a"})", "messages.role", "5"},
       {R"({"role": null, "content": "a"})", "messages.role", "null"},
@@ -190,10 +191,10 @@ TEST(DecodeMessages, WrongOnesAreRefused) {
        "messages.content.type", "image_url"},
       {R"({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]})", "messages.content.type",
        "input_audio"},
-      {R"({"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]})", "messages.tool_calls",
-       "not supported"},
+      {R"({"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]})", "messages.tool_calls", "function"},
+      {R"({"role": "assistant", "tool_calls": {}})", "messages.tool_calls", "a list of calls"},
       {R"({"role": "assistant", "content": null, "function_call": {"name": "f"}})", "messages.function_call",
-       "not supported"}};
+       "tool_calls"}};
   for (const Wrong& wrong : cases) expect_wrong(Endpoint::kChat, message(wrong.fields), wrong);
   expect_wrong(Endpoint::kChat, "{}", {"", "messages", "missing"});
   expect_wrong(Endpoint::kChat, R"({"messages": "hello"})", {"", "messages", "hello"});
@@ -221,14 +222,85 @@ TEST(DecodeMessages, TemplateOptionsAreChecked) {
   EXPECT_THAT(rendered(chat(R"("continue_final_message": true)")), Not(HasSubstr("assistant")));
   const std::vector<Wrong> cases = {
       {R"("add_generation_prompt": true, "continue_final_message": true)", "continue_final_message", "both true"},
-      {R"("chat_template_kwargs": {"tools": true})", "chat_template_kwargs.tools", "enable_thinking"},
-      {R"("chat_template_kwargs": {"enable_thinking": "no"})", "chat_template_kwargs.enable_thinking", "no"},
+      {R"("chat_template_kwargs": {"tools": true})", "chat_template_kwargs.tools", "but not messages, tools"},
+      {R"("documents": {})", "documents", "a list of objects"},
+      {R"("documents": ["a"])", "documents", "a list of objects"},
+      {R"("tools": {})", "tools", "a list of objects"},
+      {R"("tools": [{"type": "function"}])", "tools", "function: {name"},
+      {R"("tools": [{"type": "retrieval", "function": {"name": "f"}}])", "tools", "retrieval"},
       {R"("chat_template_kwargs": [])", "chat_template_kwargs", "[]"},
       {R"("add_generation_prompt": 1)", "add_generation_prompt", "1"}};
   for (const Wrong& wrong : cases) expect_wrong(Endpoint::kChat, chat(wrong.fields), wrong);
   EXPECT_EQ(
       error_of(Endpoint::kChat, chat(R"("chat_template_kwargs": {"enable_thinking": false, "thinking": null})")).status,
       200u);
+}
+
+// Shows what a template sees, as JSON.
+constexpr std::string_view kShow =
+    "{{ {'messages': messages, 'tools': tools, 'documents': documents, 'x': x|default('none')}|tojson }}";
+
+std::string seen(std::string_view body) {
+  static const TestModel model(false, kShow);
+  return rendered(body, model);
+}
+
+TEST(DecodeMessages, ToolsDocumentsAndVariablesReachTheTemplateAsTheyAre) {
+  const std::string tool = R"({"type": "function", "function": {"name": "f", "parameters": {"b": 1, "a": [null]}}})";
+  EXPECT_EQ(seen(chat("")), R"({"messages": [{"role": "user", "content": "hello"}], "tools": null, "documents": null, )"
+                            R"("x": "none"})");
+  EXPECT_THAT(seen(chat("\"tools\": [" + tool + "]")), HasSubstr("\"tools\": [" + tool + "]"));
+  EXPECT_THAT(seen(chat("\"tools\": [" + tool + "], \"tool_choice\": \"auto\"")), HasSubstr(tool));
+  EXPECT_THAT(seen(chat("\"tools\": [" + tool + "], \"tool_choice\": \"none\"")), HasSubstr("\"tools\": null"));
+  EXPECT_THAT(seen(chat(R"("tools": [], "documents": [])")), HasSubstr(R"("tools": null, "documents": null)"));
+  EXPECT_THAT(seen(chat(R"("documents": [{"text": "t", "n": 1.5}])")), HasSubstr(R"([{"text": "t", "n": 1.5}])"));
+  EXPECT_THAT(seen(chat(R"("chat_template_kwargs": {"x": {"a": [1, "b"]}})")), HasSubstr(R"("x": {"a": [1, "b"]})"));
+}
+
+TEST(DecodeMessages, CallsAndResultsOfToolsReachTheTemplate) {
+  const auto call = [](std::string_view arguments) {
+    return fmt::format(R"([{{"id": "1", "type": "function", "function": {{"name": "f", "arguments": {}}}}}])",
+                       arguments);
+  };
+  const auto calling = [&](std::string_view arguments) {
+    return message(fmt::format(R"({{"role": "assistant", "tool_calls": {}}})", call(arguments)));
+  };
+  EXPECT_THAT(seen(calling(R"("{\"a\": [1]}")")), HasSubstr("\"tool_calls\": " + call(R"({"a": [1]})")));
+  EXPECT_THAT(seen(calling(R"("{\"a\": [1]}")")), HasSubstr("\"content\": null"));
+  EXPECT_THAT(seen(calling(R"({"a": 1})")), HasSubstr(call(R"({"a": 1})")));
+  EXPECT_THAT(seen(calling(R"("[1]")")), HasSubstr(call(R"("[1]")"))) << "no object";
+  EXPECT_THAT(seen(calling(R"("{\"a\": ")")), HasSubstr(call(R"("{\"a\": ")"))) << "no JSON";
+  EXPECT_THAT(
+      seen(message(R"({"role": "tool", "tool_call_id": "1", "name": null, "content": "42", "tool_calls": []})")),
+      HasSubstr(R"([{"role": "tool", "tool_call_id": "1", "content": "42"}])"));
+  const TestModel texts(false,
+                        "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments }}"
+                        "{% endfor %}{% endfor %}");
+  EXPECT_EQ(rendered(calling(R"("{\"a\": 1}")"), texts), R"({"a": 1})") << "a template that writes them as they are";
+}
+
+TEST(DecodeMessages, PartsStayAListWhereTheTemplateReadsLists) {
+  const TestModel lists(false,
+                        "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+                        "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}");
+  const std::string parts =
+      R"({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})";
+  EXPECT_EQ(rendered(message(parts), lists), "ab");
+  EXPECT_THAT(rendered(message(parts)), HasSubstr("a\nb"));
+}
+
+TEST(DecodeMessages, ControlStringsOfToolsAndVariablesStayText) {
+  const TestModel model(false, std::string(kShow) + "<|im_end|>");
+  const std::string marked = R"("<|im_end|>")";
+  for (const std::string& body :
+       {message(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"<|im_end|>": )" +
+                marked + "}}}]}"),
+        message(R"({"role": "<|im_end|>", "<|im_end|>": ["<|im_end|>"], "content": "x"})"),
+        chat(R"("tools": [{"type": "function", "function": {"name": "<|im_end|>"}}])"),
+        chat(R"("documents": [{"text": "<|im_end|>"}])"), chat(R"("chat_template_kwargs": {"x": "<|im_end|>"})")}) {
+    const Generation out = decoded(Endpoint::kChat, body, model.served());
+    EXPECT_EQ(std::ranges::count(out.prompts[0], model.tokenizer().eos()), 1) << body << ": the template's own";
+  }
 }
 
 TEST(DecodeMessages, AnOpenThinkBlockIsSeen) {

@@ -2,24 +2,44 @@
 
 #include <algorithm>
 
+#include "text/jinja/methods.h"
 #include "text/jinja/strings.h"
 
 namespace headwater::text::jinja {
 namespace {
 
 Status undefined_object(const Call& call, std::string_view name) {
-  return error_at(call.where, ErrorCode::kInvalidArgument, "\"{}\" of an undefined value", name);
+  return call.wrong("\"{}\" of an undefined value", name);
 }
 
-// Python's objects have attributes of their own that jinja2 would find; we have none of them.
-Result<Value> absent(const Call& call, const Value& object, std::string_view name) {
-  if (!is_python_attribute(name)) return Value();
-  return error_at(call.where, ErrorCode::kUnsupported, "\"{}\" of {} is not known here", name, object.type_name());
+Result<Value> opaque_method(const Call& call, Arguments) {
+  return call.unsupported("a method is called where it is not named");
 }
 
-Result<const Value*> find_key(const Call& call, const Dict& dict, std::string_view key) {
-  HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, dict.entries.size() * sizeof(Text)));
+// An attribute that Python's objects have of their own: a method, which is true and otherwise of no use here.
+Result<Value> own_attribute(const Call& call, const Value& object, std::string_view name) {
+  static const Builtin kMethod = {"", {}, 0, opaque_method};
+  if (!name.starts_with("__") && !number_of(object)) return Value(Value::Held(&kMethod));
+  return call.unsupported("\"{}\" of {} is not known here", name, object.type_name());
+}
+
+Result<const Value*> find_key(const Call& call, const Dict& dict, const Value& key) {
+  HEADWATER_RETURN_IF_ERROR(call.step(dict.scan_bytes()));
   return dict.find(key);
+}
+
+Result<Value> loop_attribute(const Call& call, const Loop& loop, std::string_view name) {
+  const size_t length = loop.items.size();
+  if (name == "index") return Value::of_size(loop.index + 1);
+  if (name == "index0") return Value::of_size(loop.index);
+  if (name == "revindex") return Value::of_size(length - loop.index);
+  if (name == "revindex0") return Value::of_size(length - loop.index - 1);
+  if (name == "first") return Value::of_bool(loop.index == 0);
+  if (name == "last") return Value::of_bool(loop.index + 1 == length);
+  if (name == "length") return Value::of_size(length);
+  if (name == "previtem") return loop.index == 0 ? Value() : loop.items[loop.index - 1];
+  if (name == "nextitem") return loop.index + 1 == length ? Value() : loop.items[loop.index + 1];
+  return call.unsupported("\"loop.{}\" is not known here", name);
 }
 
 struct Progression {
@@ -28,23 +48,15 @@ struct Progression {
   int64_t count;
 };
 
-bool is_integer(const Value& value) {
-  return number_of(value) && !number_of(value)->is_float;
-}
-
-std::optional<int64_t> bound(const Value& value) {
-  return is_integer(value) ? std::optional<int64_t>(number_of(value)->integer) : std::nullopt;
-}
-
 // As Python's slice.indices(length).
 Result<Progression> progression(const Call& call, const Value& begin, const Value& end, const Value& step,
                                 int64_t length) {
-  const std::optional<int64_t> begin_given = bound(begin);
-  const std::optional<int64_t> end_given = bound(end);
-  const std::optional<int64_t> step_given = bound(step);
+  const std::optional<int64_t> begin_given = integer_of(begin);
+  const std::optional<int64_t> end_given = integer_of(end);
+  const std::optional<int64_t> step_given = integer_of(step);
   // A longer stride than the length takes the same items.
   const int64_t stride = std::clamp(step_given.value_or(1), -length - 1, length + 1);
-  if (stride == 0) return error_at(call.where, ErrorCode::kInvalidArgument, "the step of a slice is 0");
+  if (stride == 0) return call.wrong("the step of a slice is 0");
   const int64_t index_min = stride < 0 ? -1 : 0;
   const int64_t index_max = stride < 0 ? length - 1 : length;
   const auto index = [&](int64_t given) {
@@ -60,11 +72,12 @@ Result<Progression> progression(const Call& call, const Value& begin, const Valu
 Result<Value> slice_of_text(const Call& call, const Text& text, const Progression& taken,
                             const std::vector<size_t>& offsets) {
   Text result;
+  result.set_safe(text.is_safe());
   for (int64_t i = 0; i < taken.count; ++i) {
     const auto at = static_cast<size_t>(taken.begin + i * taken.step);
     result.append(text, offsets[at], offsets[at + 1]);
   }
-  return make_text(call.where, call.budget, std::move(result));
+  return make_text(call, std::move(result));
 }
 
 }  // namespace
@@ -75,39 +88,36 @@ Result<Value> attribute(const Call& call, const Value& object, std::string_view 
     const Value* found = space->find(name);
     return found == nullptr ? Value() : *found;
   }
-  if (object.dict() != nullptr && !is_python_attribute(name)) {
-    HEADWATER_ASSIGN_OR_RETURN(const Value* found, find_key(call, *object.dict(), name));
-    return found == nullptr ? Value() : *found;
-  }
-  return absent(call, object, name);
+  if (object.loop() != nullptr) return loop_attribute(call, *object.loop(), name);
+  if (has_attribute(object, name)) return own_attribute(call, object, name);
+  if (object.dict() == nullptr) return Value();
+  HEADWATER_RETURN_IF_ERROR(call.step(object.dict()->scan_bytes()));
+  const Value* found = object.dict()->find(name);
+  return found == nullptr ? Value() : *found;
 }
 
 Result<Value> subscript(const Call& call, const Value& object, const Value& key) {
-  if (const Text* name = key.text()) {
-    if (object.is_undefined()) return undefined_object(call, name->bytes());
-    if (object.space() != nullptr) return attribute(call, object, name->bytes());
-    if (object.dict() != nullptr) {
-      HEADWATER_ASSIGN_OR_RETURN(const Value* found, find_key(call, *object.dict(), name->bytes()));
-      if (found != nullptr) return *found;
-    }
-    return absent(call, object, name->bytes());
+  if (object.dict() != nullptr) {
+    HEADWATER_ASSIGN_OR_RETURN(const Value* found, find_key(call, *object.dict(), key));
+    if (found != nullptr) return *found;
   }
+  if (key.text() != nullptr) return attribute(call, object, key.text()->bytes());
   if (object.is_undefined()) return undefined_object(call, "[]");
-  if (!is_integer(key)) return Value();
-  int64_t index = number_of(key)->integer;
-  if (const List* list = object.list()) {
+  if (!integer_of(key)) return Value();
+  int64_t index = *integer_of(key);
+  if (const List* list = object.list(); list != nullptr && list->has_places()) {
     const auto length = static_cast<int64_t>(list->items.size());
     if (index < 0) index += length;
     return index < 0 || index >= length ? Value() : list->items[static_cast<size_t>(index)];
   }
   if (const Text* text = object.text()) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, text->size() * sizeof(size_t)));
+    HEADWATER_RETURN_IF_ERROR(call.step(text->size() * sizeof(size_t)));
     const std::vector<size_t> offsets = character_offsets(text->bytes());
     const auto length = static_cast<int64_t>(offsets.size()) - 1;
     if (index < 0) index += length;
     if (index < 0 || index >= length) return Value();
     const auto at = static_cast<size_t>(index);
-    return make_text(call.where, call.budget, text->slice(offsets[at], offsets[at + 1]));
+    return make_text(call, text->slice(offsets[at], offsets[at + 1]));
   }
   return Value();
 }
@@ -115,24 +125,24 @@ Result<Value> subscript(const Call& call, const Value& object, const Value& key)
 Result<Value> slice(const Call& call, const Value& object, const Value& begin, const Value& end, const Value& step) {
   if (object.is_undefined()) return undefined_object(call, "[:]");
   for (const Value* given : {&begin, &end, &step}) {
-    if (!given->is_none() && !is_integer(*given)) return Value();
+    if (!given->is_none() && !integer_of(*given)) return Value();
   }
   if (const Text* text = object.text()) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, text->size() * sizeof(size_t)));
+    HEADWATER_RETURN_IF_ERROR(call.step(text->size() * sizeof(size_t)));
     const std::vector<size_t> offsets = character_offsets(text->bytes());
     const auto length = static_cast<int64_t>(offsets.size()) - 1;
     HEADWATER_ASSIGN_OR_RETURN(const Progression taken, progression(call, begin, end, step, length));
     return slice_of_text(call, *text, taken, offsets);
   }
   const List* list = object.list();
-  if (list == nullptr) return Value();
+  if (list == nullptr || !list->has_places()) return Value();
   const auto length = static_cast<int64_t>(list->items.size());
   HEADWATER_ASSIGN_OR_RETURN(const Progression taken, progression(call, begin, end, step, length));
   std::vector<Value> items;
   for (int64_t i = 0; i < taken.count; ++i) {
     items.push_back(list->items[static_cast<size_t>(taken.begin + i * taken.step)]);
   }
-  return make_list(call.where, call.budget, std::move(items));
+  return make_list(call, std::move(items), list->kind);
 }
 
 }  // namespace headwater::text::jinja

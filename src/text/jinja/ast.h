@@ -1,9 +1,10 @@
-// A parsed template. Trees are at most as high as the parser's depth limit, so they are evaluated and freed by
-// recursion.
+// A parsed template. Trees are at most as high as the parser's depth limit, so they are freed by recursion.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "text/jinja/builtins.h"
@@ -12,6 +13,29 @@
 
 namespace headwater::text::jinja {
 
+// A name of a variable, numbered in the order in which the template mentions them.
+using Symbol = uint32_t;
+inline constexpr Symbol kLoopSymbol = 0;
+
+class Symbols {
+ public:
+  Symbols() { of("loop"); }
+  Symbol of(std::string_view name) {
+    const auto [found, is_new] = by_name_.emplace(name, static_cast<Symbol>(names_.size()));
+    if (is_new) names_.emplace_back(name);
+    return found->second;
+  }
+  std::optional<Symbol> find(std::string_view name) const {
+    const auto found = by_name_.find(std::string(name));
+    return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+  }
+  const std::string& name(Symbol symbol) const { return names_[symbol]; }
+
+ private:
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, Symbol> by_name_;
+};
+
 struct Expression;
 struct Statement;
 using ExpressionPtr = std::unique_ptr<Expression>;
@@ -19,11 +43,13 @@ using Body = std::vector<Statement>;
 
 enum class ExpressionKind : uint8_t {
   kLiteral,
-  kName,         // name
+  kName,         // symbol
   kList,         // children: the items
+  kTuple,        // children: the items
   kDict,         // children: key, value, key, value, ...
   kAttribute,    // children[0].name
   kSubscript,    // children[0][children[1]]
+  kCaptured,     // the text of the block that a filter stands in
   kSlice,        // children[0][children[1]:children[2]:children[3]]; the last three may be null
   kNot,          // not children[0]
   kMinus,        // -children[0]
@@ -34,7 +60,8 @@ enum class ExpressionKind : uint8_t {
   kArithmetic,   // children[0] operators[0] children[1]
   kConcat,       // children joined by ~
   kConditional,  // children[0] if children[1] else children[2]; the last may be null
-  kCall,         // builtin(children...); missing optional arguments are null
+  kBuiltin,      // builtin(children...); missing optional arguments are null
+  kCall,         // children[0](children[1], ...); names[i] belongs to children[i + 1], "" where it is positional
   kNamespace,    // namespace(names[i]=children[i]...)
 };
 
@@ -59,6 +86,7 @@ struct Expression {
   ExpressionKind kind;
   Position where;
   Value literal = {};
+  Symbol symbol = 0;
   std::string name = {};
   std::vector<std::string> names = {};
   std::vector<ExpressionPtr> children = {};
@@ -68,11 +96,17 @@ struct Expression {
 };
 
 enum class StatementKind : uint8_t {
-  kData,    // literal text
-  kOutput,  // {{ expression }}
-  kSet,     // {% set name = expression %}, or name.attribute where attribute is not empty
-  kIf,      // the first branch whose condition holds, or otherwise
-  kFor,     // {% for name in expression if branches[0].condition %} branches[0].body {% else %} otherwise
+  kData,      // literal text
+  kOutput,    // {{ expression }}
+  kSet,       // {% set targets = expression %}, or target.attribute where attribute is not empty
+  kSetBlock,  // {% set target %} body {% endset %}; expression filters the text, if there is one
+  kFilter,    // {% filter expression %} body {% endfilter %}
+  kIf,        // the first branch whose condition holds, or otherwise
+  kFor,       // {% for targets in expression if branches[0].condition %} body {% else %} otherwise
+  kMacro,     // {% macro targets[0](parameters) %} body {% endmacro %}
+  kScope,     // {% generation %} body {% endgeneration %}
+  kBreak,
+  kContinue,
 };
 
 struct Branch {
@@ -80,15 +114,27 @@ struct Branch {
   Body body;
 };
 
+struct Parameter {
+  Symbol symbol;
+  ExpressionPtr preset;  // null: an argument that is not given is undefined
+};
+
 struct Statement {
   StatementKind kind;
   Position where;
   Value literal = {};
-  std::string name = {};
+  std::vector<Symbol> targets = {};  // several take a value apart
   std::string attribute = {};
   ExpressionPtr expression = {};
+  std::vector<Parameter> parameters = {};
   std::vector<Branch> branches = {};
+  Body body = {};
   Body otherwise = {};
+};
+
+struct Template {
+  Body body;
+  Symbols symbols;
 };
 
 }  // namespace headwater::text::jinja

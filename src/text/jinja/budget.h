@@ -2,6 +2,8 @@
 // small: the bytes of all values ever built bound the bytes that are alive.
 #pragma once
 
+#include <ctime>
+
 #include "text/jinja/position.h"
 
 namespace headwater::text::jinja {
@@ -34,6 +36,26 @@ class Budget {
   uint64_t steps_max_;
   uint64_t memory_;
   uint64_t memory_max_;
+};
+
+// Where in the template something is evaluated, and what it may use.
+struct Call {
+  Position where;
+  Budget& budget;
+  const std::tm& now;  // what strftime_now() tells
+
+  Status step(uint64_t scanned_bytes = 0) const { return budget.step(where, scanned_bytes); }
+  Status build(uint64_t bytes) const { return budget.build(where, bytes); }
+  // Text that is taken apart into characters, which is slower than a scan.
+  Status rewrite(uint64_t bytes) const { return budget.step(where, bytes * 8); }
+  template <typename... Args>
+  Status wrong(fmt::format_string<Args...> format, Args&&... args) const {
+    return error_at(where, ErrorCode::kInvalidArgument, format, std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  Status unsupported(fmt::format_string<Args...> format, Args&&... args) const {
+    return error_at(where, ErrorCode::kUnsupported, format, std::forward<Args>(args)...);
+  }
 };
 
 }  // namespace headwater::text::jinja

@@ -1,124 +1,35 @@
+// Expressions.
 #include "text/jinja/evaluator.h"
+
+#include <algorithm>
 
 #include "text/jinja/access.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/write.h"
 
 namespace headwater::text::jinja {
 
-Status Evaluator::run(const Body& body) {
-  for (const Statement& statement : body) HEADWATER_RETURN_IF_ERROR(run(statement));
-  return {};
-}
-
-Status Evaluator::run(const Statement& statement) {
-  HEADWATER_RETURN_IF_ERROR(budget_.step(statement.where));
-  switch (statement.kind) {
-    case StatementKind::kData:
-      return write(statement.where, *statement.literal.text());
-    case StatementKind::kOutput: {
-      HEADWATER_ASSIGN_OR_RETURN(const Value value, evaluate(*statement.expression));
-      HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(statement.where, value));
-      return write(statement.where, text);
-    }
-    case StatementKind::kSet:
-      return run_set(statement);
-    case StatementKind::kFor:
-      return run_for(statement);
-    case StatementKind::kIf:
-      break;
-  }
-  for (const Branch& branch : statement.branches) {
-    HEADWATER_ASSIGN_OR_RETURN(const Value condition, evaluate(*branch.condition));
-    if (condition.truth()) return run(branch.body);
-  }
-  return run(statement.otherwise);
-}
-
-Status Evaluator::write(Position where, const Text& text) {
-  if (text.size() > output_bytes_max_ - output_.size()) {
-    return error_at(where, ErrorCode::kExhausted, "the template writes more than {} bytes", output_bytes_max_);
-  }
-  HEADWATER_RETURN_IF_ERROR(budget_.step(where, text.size()));
-  output_.append(text);
-  return {};
-}
-
-Status Evaluator::run_set(const Statement& statement) {
-  HEADWATER_ASSIGN_OR_RETURN(Value value, evaluate(*statement.expression));
-  if (statement.attribute.empty()) {
-    scopes_.set(statement.name, std::move(value));
-    return {};
-  }
-  const Value object = scopes_.find(statement.name);
-  if (object.space() == nullptr) {
-    return error_at(statement.where, ErrorCode::kInvalidArgument, "\"{}\" is {}; only a namespace takes attributes",
-                    statement.name, object.type_name());
-  }
-  HEADWATER_RETURN_IF_ERROR(check_storable(statement.where, value));
-  HEADWATER_RETURN_IF_ERROR(budget_.step(statement.where, object.space()->attributes.size() * sizeof(Value)));
-  object.space()->set(statement.attribute, std::move(value));
-  return {};
-}
-
-Result<std::vector<Value>> Evaluator::loop_items(const Statement& statement) {
-  HEADWATER_ASSIGN_OR_RETURN(const Value sequence, evaluate(*statement.expression));
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> items, items_of({statement.where, budget_}, sequence));
-  const Expression* filter = statement.branches[0].condition.get();
-  if (filter == nullptr) return items;
-  std::vector<Value> kept;
-  for (Value& item : items) {
-    scopes_.push();
-    scopes_.set(statement.name, item);
-    scopes_.set("loop", Value());  // the loop's own begins only behind the filter
-    const Result<Value> condition = evaluate(*filter);
-    scopes_.pop();
-    if (!condition) return condition.status();
-    if (condition->truth()) kept.push_back(std::move(item));
-  }
-  return kept;
-}
-
-Result<Value> Evaluator::loop_value(Position where, size_t index, size_t length) {
-  const auto number = [](size_t value) { return Value::of_int(static_cast<int64_t>(value)); };
-  auto loop = std::make_shared<Namespace>();
-  loop->attributes = {{"index", number(index + 1)},
-                      {"index0", number(index)},
-                      {"revindex", number(length - index)},
-                      {"revindex0", number(length - index - 1)},
-                      {"first", Value::of_bool(index == 0)},
-                      {"last", Value::of_bool(index + 1 == length)},
-                      {"length", number(length)}};
-  HEADWATER_RETURN_IF_ERROR(budget_.build(where, loop->attributes.size() * sizeof(loop->attributes[0])));
-  return Value(Value::Held(std::move(loop)));
-}
-
-Status Evaluator::run_for(const Statement& statement) {
-  HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> items, loop_items(statement));
-  for (size_t i = 0; i < items.size(); ++i) {
-    HEADWATER_ASSIGN_OR_RETURN(Value loop, loop_value(statement.where, i, items.size()));
-    scopes_.push();
-    scopes_.set("loop", std::move(loop));
-    scopes_.set(statement.name, items[i]);
-    const Status status = run(statement.branches[0].body);
-    scopes_.pop();
-    HEADWATER_RETURN_IF_ERROR(status);
-  }
-  if (!items.empty()) return {};
-  scopes_.push();
-  const Status status = run(statement.otherwise);
-  scopes_.pop();
-  return status;
-}
-
 Result<Value> Evaluator::evaluate(const Expression& node) {
-  HEADWATER_RETURN_IF_ERROR(budget_.step(node.where));
+  HEADWATER_RETURN_IF_ERROR(enter(node.where));
+  Result<Value> value = evaluate_node(node);
+  --depth_;
+  return value;
+}
+
+Result<Value> Evaluator::evaluate_node(const Expression& node) {
   switch (node.kind) {
     case ExpressionKind::kLiteral:
       return node.literal;
     case ExpressionKind::kName:
-      return scopes_.find(node.name);
+      return evaluate_name(node);
+    case ExpressionKind::kCaptured:
+      return std::exchange(captured_, Value());
     case ExpressionKind::kList:
-      return evaluate_list(node);
+    case ExpressionKind::kTuple: {
+      HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> items, evaluate_children(node));
+      return make_list(at(node.where), std::move(items),
+                       node.kind == ExpressionKind::kTuple ? ListKind::kTuple : ListKind::kList);
+    }
     case ExpressionKind::kDict:
       return evaluate_dict(node);
     case ExpressionKind::kSlice:
@@ -129,6 +40,10 @@ Result<Value> Evaluator::evaluate(const Expression& node) {
       return evaluate_concatenation(node);
     case ExpressionKind::kConditional:
       return evaluate_conditional(node);
+    case ExpressionKind::kBuiltin: {
+      HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> arguments, evaluate_children(node));
+      return node.builtin->apply(at(node.where), arguments);
+    }
     case ExpressionKind::kCall:
       return evaluate_call(node);
     case ExpressionKind::kNamespace:
@@ -137,22 +52,25 @@ Result<Value> Evaluator::evaluate(const Expression& node) {
     case ExpressionKind::kArithmetic:
       return evaluate_pair(node);
     default:
-      break;
+      return evaluate_unary(node);
   }
-  HEADWATER_ASSIGN_OR_RETURN(const Value first, evaluate(*node.children[0]));
+}
+
+Result<Value> Evaluator::evaluate_unary(const Expression& node) {
+  HEADWATER_ASSIGN_OR_RETURN(Value first, evaluate(*node.children[0]));
   switch (node.kind) {
     case ExpressionKind::kAttribute:
-      return attribute({node.where, budget_}, first, node.name);
+      return attribute(at(node.where), first, node.name);
     case ExpressionKind::kNot:
       return Value::of_bool(!first.truth());
     case ExpressionKind::kMinus:
-      return negate({node.where, budget_}, first);
+      return negate(at(node.where), first);
     case ExpressionKind::kPlus:
-      return arithmetic({node.where, budget_}, Operator::kAdd, Value::of_int(0), first);
+      return arithmetic(at(node.where), Operator::kAdd, Value::of_int(0), first);
     case ExpressionKind::kAnd:
-      return first.truth() ? evaluate(*node.children[1]) : first;
+      return first.truth() ? evaluate(*node.children[1]) : std::move(first);
     case ExpressionKind::kOr:
-      return first.truth() ? first : evaluate(*node.children[1]);
+      return first.truth() ? std::move(first) : evaluate(*node.children[1]);
     default:
       break;
   }
@@ -160,38 +78,36 @@ Result<Value> Evaluator::evaluate(const Expression& node) {
   return Value();
 }
 
+Result<Value> Evaluator::evaluate_name(const Expression& node) {
+  uint64_t scanned_bytes = 0;
+  const Value* found = scopes_.find(node.symbol, scanned_bytes);
+  HEADWATER_RETURN_IF_ERROR(budget_.step(node.where, scanned_bytes));
+  if (found != nullptr) return *found;
+  return node.builtin == nullptr ? Value() : Value(Value::Held(node.builtin));
+}
+
 Result<std::vector<Value>> Evaluator::evaluate_children(const Expression& node) {
   std::vector<Value> values;
+  values.reserve(node.children.size());
   for (const ExpressionPtr& child : node.children) {
-    values.emplace_back();
+    values.push_back(Value::missing());
     if (!child) continue;
     HEADWATER_ASSIGN_OR_RETURN(values.back(), evaluate(*child));
   }
   return values;
 }
 
-Result<Value> Evaluator::evaluate_list(const Expression& node) {
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> items, evaluate_children(node));
-  return make_list(node.where, budget_, std::move(items));
-}
-
 Result<Value> Evaluator::evaluate_dict(const Expression& node) {
   HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> values, evaluate_children(node));
-  std::vector<std::pair<Text, Value>> entries;
-  for (size_t i = 0; i < values.size(); i += 2) {
-    if (values[i].text() == nullptr) {
-      return error_at(node.children[i]->where, ErrorCode::kUnsupported, "{} as a key; only strings are known here",
-                      values[i].type_name());
-    }
-    entries.emplace_back(*values[i].text(), std::move(values[i + 1]));
-  }
-  return make_dict(node.where, budget_, std::move(entries));
+  Entries entries;
+  for (size_t i = 0; i < values.size(); i += 2) entries.emplace_back(std::move(values[i]), std::move(values[i + 1]));
+  return make_dict(at(node.where), std::move(entries));
 }
 
 Result<Value> Evaluator::evaluate_pair(const Expression& node) {
   HEADWATER_ASSIGN_OR_RETURN(const Value left, evaluate(*node.children[0]));
   HEADWATER_ASSIGN_OR_RETURN(const Value right, evaluate(*node.children[1]));
-  const Call call{node.where, budget_};
+  const Call call = at(node.where);
   if (node.kind == ExpressionKind::kSubscript) return subscript(call, left, right);
   return arithmetic(call, node.operators[0], left, right);
 }
@@ -201,14 +117,14 @@ Result<Value> Evaluator::evaluate_slice(const Expression& node) {
   for (size_t i = 1; i < values.size(); ++i) {
     if (!node.children[i]) values[i] = Value::none();
   }
-  return slice({node.where, budget_}, values[0], values[1], values[2], values[3]);
+  return slice(at(node.where), values[0], values[1], values[2], values[3]);
 }
 
 Result<Value> Evaluator::evaluate_comparison(const Expression& node) {
   HEADWATER_ASSIGN_OR_RETURN(Value left, evaluate(*node.children[0]));
   for (size_t i = 0; i < node.operators.size(); ++i) {
     HEADWATER_ASSIGN_OR_RETURN(Value right, evaluate(*node.children[i + 1]));
-    HEADWATER_ASSIGN_OR_RETURN(const bool holds, compare({node.where, budget_}, node.operators[i], left, right));
+    HEADWATER_ASSIGN_OR_RETURN(const bool holds, compare(at(node.where), node.operators[i], left, right));
     if (!holds) return Value::of_bool(false);
     left = std::move(right);
   }
@@ -219,11 +135,9 @@ Result<Value> Evaluator::evaluate_concatenation(const Expression& node) {
   Text result;
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> parts, evaluate_children(node));
   for (const Value& part : parts) {
-    HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(node.where, part));
-    HEADWATER_RETURN_IF_ERROR(budget_.build(node.where, text.footprint()));
-    result.append(text);
+    HEADWATER_RETURN_IF_ERROR(append_text(at(node.where), part, result));
   }
-  return Value::of_text(std::move(result));
+  return make_text(at(node.where), std::move(result));
 }
 
 Result<Value> Evaluator::evaluate_conditional(const Expression& node) {
@@ -233,8 +147,44 @@ Result<Value> Evaluator::evaluate_conditional(const Expression& node) {
 }
 
 Result<Value> Evaluator::evaluate_call(const Expression& node) {
-  HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> arguments, evaluate_children(node));
-  return node.builtin->apply({node.where, budget_}, arguments);
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> values, evaluate_children(node));
+  const Macro* macro = values[0].macro();
+  if (macro == nullptr) return at(node.where).wrong("{} cannot be called here", values[0].type_name());
+  std::vector<Given> given;
+  for (size_t i = 1; i < values.size(); ++i) given.push_back({node.names[i - 1], std::move(values[i])});
+  return call_macro(node.where, *macro, given);
+}
+
+Result<Value> Evaluator::call_macro(Position where, const Macro& macro, std::span<Given> given) {
+  Frame* before = scopes_.enter(macro.frame);
+  const Status bound = bind(at(where), *macro.statement, given);
+  Result<Text> text = bound ? capture(macro.statement->body) : Result<Text>(bound);
+  scopes_.leave(before);
+  if (!text) return text.status();
+  return Value::of_text(std::move(*text));
+}
+
+// Positional arguments in the order of the parameters, then named ones; presets see the parameters before them.
+Status Evaluator::bind(const Call& call, const Statement& macro, std::span<Given> given) {
+  const std::string& name = template_.symbols.name(macro.targets[0]);
+  size_t taken = 0;
+  for (size_t i = 0; i < macro.parameters.size(); ++i) {
+    const Parameter& parameter = macro.parameters[i];
+    const std::string& wanted = template_.symbols.name(parameter.symbol);
+    const auto found = i < given.size() && given[i].name.empty()
+                           ? given.begin() + static_cast<ptrdiff_t>(i)
+                           : std::find_if(given.begin(), given.end(), [&](auto& one) { return one.name == wanted; });
+    Value value;
+    if (found != given.end()) {
+      value = std::move(found->value);
+      ++taken;
+    } else if (parameter.preset) {
+      HEADWATER_ASSIGN_OR_RETURN(value, evaluate(*parameter.preset));
+    }
+    scopes_.set(parameter.symbol, std::move(value));
+  }
+  if (taken == given.size()) return {};
+  return call.wrong("the macro \"{}\" is given arguments that it has no parameters for", name);
 }
 
 Result<Value> Evaluator::evaluate_namespace(const Expression& node) {
@@ -242,7 +192,7 @@ Result<Value> Evaluator::evaluate_namespace(const Expression& node) {
   HEADWATER_RETURN_IF_ERROR(budget_.build(node.where, sizeof(Namespace) + values.size() * sizeof(Namespace)));
   const auto space = std::make_shared<Namespace>();
   for (size_t i = 0; i < values.size(); ++i) {
-    HEADWATER_RETURN_IF_ERROR(check_storable(node.where, values[i]));
+    HEADWATER_RETURN_IF_ERROR(check_storable(at(node.where), values[i]));
     space->set(node.names[i], std::move(values[i]));
   }
   return Value(Value::Held(space));

@@ -1,49 +1,58 @@
 // Evaluates a parsed template. One per rendering.
+//
+// The host's stack is bounded: every evaluation of a node inside of another one, also through macros, counts as a level,
+// and there are at most kDepthMax.
 #pragma once
 
+#include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/jinja/ast.h"
+#include "text/jinja/scopes.h"
 
 namespace headwater::text::jinja {
 
-// Names by frame: the template's own, then one for each loop iteration that is being run. A loop's frame dies with the
-// iteration, so what a loop body sets is gone behind it; an if has no frame. Names are views into the parsed template.
-class Scopes {
- public:
-  void push() { frames_.emplace_back(); }
-  void pop() { frames_.pop_back(); }
-  void set(std::string_view name, Value value) { frames_.back().insert_or_assign(name, std::move(value)); }
-  Value find(std::string_view name) const {  // undefined where there is none
-    for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
-      if (const auto found = frame->find(name); found != frame->end()) return found->second;
-    }
-    return Value();
-  }
-
- private:
-  std::vector<std::unordered_map<std::string_view, Value>> frames_{1};
-};
-
 class Evaluator {
  public:
-  Evaluator(Budget& budget, size_t output_bytes_max) : budget_(budget), output_bytes_max_(output_bytes_max) {}
+  static constexpr uint32_t kDepthMax = 1500;
 
-  // The name must outlive the evaluator.
-  void define(std::string_view name, Value value) { scopes_.set(name, std::move(value)); }
-  Status run(const Body& body);
+  Evaluator(const Template& source, Budget& budget, const std::tm& now, size_t output_bytes_max)
+      : template_(source), budget_(budget), now_(now), output_bytes_max_(output_bytes_max) {}
+
+  void define(Symbol name, Value value) { scopes_.set(name, std::move(value)); }
+  Status run() { return run(template_.body); }
   const Text& output() const { return output_; }
 
  private:
+  enum class Flow : uint8_t { kNext, kBreak, kContinue };
+  struct Given {  // to a macro
+    std::string_view name;
+    Value value;
+  };
+
+  Call at(Position where) { return {where, budget_, now_}; }
+  Status enter(Position where);  // a level deeper, which takes a step
+
+  Status run(const Body& body);
   Status run(const Statement& statement);
+  Status run_statement(const Statement& statement);
+  Status run_if(const Statement& statement);
   Status run_for(const Statement& statement);
+  Status run_loop(const Statement& statement, Loop& loop, const Value& value, bool& is_completed);
   Status run_set(const Statement& statement);
-  Status write(Position where, const Text& text);
+  Status run_block(const Statement& statement);
+  Status run_inside(const Body& body);  // in a frame of its own
+  Status assign(const Statement& statement, Value value);
+  Status set_attribute(const Statement& statement, Value value);
+  Status write(Position where, const Value& value);
+  Result<Text> capture(const Body& body);
+  Result<std::vector<Value>> loop_items(const Statement& statement);
 
   Result<Value> evaluate(const Expression& node);
-  Result<Value> evaluate_list(const Expression& node);
+  Result<Value> evaluate_node(const Expression& node);
+  Result<Value> evaluate_unary(const Expression& node);
+  Result<Value> evaluate_name(const Expression& node);
   Result<Value> evaluate_dict(const Expression& node);
   Result<Value> evaluate_comparison(const Expression& node);
   Result<Value> evaluate_concatenation(const Expression& node);
@@ -53,12 +62,18 @@ class Evaluator {
   Result<Value> evaluate_slice(const Expression& node);
   Result<Value> evaluate_pair(const Expression& node);  // of two operands that are both needed
   Result<std::vector<Value>> evaluate_children(const Expression& node);
-  Result<std::vector<Value>> loop_items(const Statement& statement);
-  Result<Value> loop_value(Position where, size_t index, size_t length);
+  Result<Value> call_macro(Position where, const Macro& macro, std::span<Given> given);
+  Status bind(const Call& call, const Statement& macro, std::span<Given> given);
 
+  const Template& template_;
   Budget& budget_;
+  const std::tm& now_;
   Scopes scopes_;
   Text output_;
+  Text* out_ = &output_;  // output_, or the text that is captured
+  Value captured_;        // what a block's filter is applied to
+  Flow flow_ = Flow::kNext;
+  uint32_t depth_ = 0;
   size_t output_bytes_max_;
 };
 

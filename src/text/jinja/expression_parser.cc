@@ -162,7 +162,7 @@ Result<ExpressionPtr> ExpressionParser::parse_postfix(ExpressionPtr node) {
     } else if (tokens_.is_operator("[")) {
       HEADWATER_ASSIGN_OR_RETURN(node, parse_subscript(std::move(node)));
     } else if (tokens_.is_operator("(")) {
-      return error_at(tokens_.where(), ErrorCode::kUnsupported, "only functions and methods can be called");
+      HEADWATER_ASSIGN_OR_RETURN(node, parse_call(std::move(node)));
     } else {
       return node;
     }
@@ -171,7 +171,7 @@ Result<ExpressionPtr> ExpressionParser::parse_postfix(ExpressionPtr node) {
 
 Result<ExpressionPtr> ExpressionParser::parse_filters(ExpressionPtr node) {
   while (true) {
-    if (tokens_.is_operator("|")) {
+    if (tokens_.take_operator("|")) {
       HEADWATER_ASSIGN_OR_RETURN(node, parse_filter(std::move(node)));
     } else if (tokens_.is_name("is")) {
       HEADWATER_ASSIGN_OR_RETURN(node, parse_test(std::move(node)));
@@ -181,8 +181,17 @@ Result<ExpressionPtr> ExpressionParser::parse_filters(ExpressionPtr node) {
   }
 }
 
+Result<ExpressionPtr> ExpressionParser::parse_block_filters(bool begins_with_name) {
+  if (!begins_with_name && !tokens_.is_operator("|")) return ExpressionPtr();
+  HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr node, make(ExpressionKind::kCaptured, tokens_.where()));
+  while (begins_with_name || tokens_.take_operator("|")) {
+    begins_with_name = false;
+    HEADWATER_ASSIGN_OR_RETURN(node, parse_filter(std::move(node)));
+  }
+  return node;
+}
+
 Result<ExpressionPtr> ExpressionParser::parse_filter(ExpressionPtr node) {
-  tokens_.take();
   const Position where = tokens_.where();
   HEADWATER_ASSIGN_OR_RETURN(const std::string name, tokens_.expect_name());
   const Builtin* filter = find_filter(name);
@@ -205,8 +214,16 @@ Result<ExpressionPtr> ExpressionParser::parse_test(ExpressionPtr node) {
   if (test == nullptr) {
     return error_at(name_where, ErrorCode::kUnsupported, "the test \"{}\" is not known here", name);
   }
-  if (name == "defined" && node->kind == ExpressionKind::kName) tested_.insert(node->name);
-  HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr result, bind(where, *test, std::move(node), {}));
+  if (name == "defined" && node->kind == ExpressionKind::kName) tested_.insert(node->symbol);
+  std::vector<Argument> arguments;
+  if (tokens_.is_operator("(")) {
+    HEADWATER_ASSIGN_OR_RETURN(arguments, parse_arguments());
+  } else if (test->required > 1) {
+    Argument& argument = arguments.emplace_back(Argument{.name = {}, .where = tokens_.where(), .value = {}});
+    HEADWATER_ASSIGN_OR_RETURN(argument.value, parse_primary());
+    HEADWATER_ASSIGN_OR_RETURN(argument.value, parse_postfix(std::move(argument.value)));
+  }
+  HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr result, bind(where, *test, std::move(node), std::move(arguments)));
   if (!is_negated) return result;
   return make(ExpressionKind::kNot, where, std::move(result));
 }
@@ -226,8 +243,9 @@ Result<ExpressionPtr> ExpressionParser::parse_attribute(ExpressionPtr node) {
     HEADWATER_ASSIGN_OR_RETURN(std::vector<Argument> arguments, parse_arguments());
     return bind(where, *method, std::move(node), std::move(arguments));
   }
-  static constexpr std::string_view kLoop[] = {"index", "index0", "first", "last", "length", "revindex", "revindex0"};
-  if (node->kind == ExpressionKind::kName && node->name == "loop" &&
+  static constexpr std::string_view kLoop[] = {"index",    "index0",    "first",    "last",    "length",
+                                               "revindex", "revindex0", "previtem", "nextitem"};
+  if (node->kind == ExpressionKind::kName && node->symbol == kLoopSymbol &&
       std::find(std::begin(kLoop), std::end(kLoop), name) == std::end(kLoop)) {
     return error_at(where, ErrorCode::kUnsupported, "\"loop.{}\" is not known here", name);
   }
@@ -261,23 +279,14 @@ Result<ExpressionPtr> ExpressionParser::parse_primary() {
   if (tokens_.is(TokenKind::kInteger) || tokens_.is(TokenKind::kFloat)) return parse_number();
   if (tokens_.is_operator("[")) return parse_list();
   if (tokens_.is_operator("{")) return parse_dict();
-  if (!tokens_.take_operator("(")) return tokens_.unexpected("an expression");
-  if (tokens_.is_operator(")")) {
-    return error_at(tokens_.where(), ErrorCode::kUnsupported, "tuples are not known here; use a list");
-  }
-  HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr inner, parse());
-  if (tokens_.is_operator(",")) {
-    return error_at(tokens_.where(), ErrorCode::kUnsupported, "tuples are not known here; use a list");
-  }
-  HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(")"));
-  return inner;
+  if (tokens_.is_operator("(")) return parse_parentheses();
+  return tokens_.unexpected("an expression");
 }
 
 Status ExpressionParser::check_calls() const {
-  for (const auto& [name, where] : unknown_) {
-    if (!tested_.contains(name)) {
-      return error_at(where, ErrorCode::kUnsupported, "the function \"{}\" is not known here", name);
-    }
+  for (const auto& [symbol, where] : unknown_) {
+    if (tested_.contains(symbol) || declared_.contains(symbol)) continue;
+    return error_at(where, ErrorCode::kUnsupported, "the function \"{}\" is not known here", symbols_.name(symbol));
   }
   return {};
 }

@@ -15,12 +15,17 @@ namespace headwater::text::jinja {
 
 class ExpressionParser {
  public:
-  explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
+  ExpressionParser(TokenStream& tokens, Symbols& symbols) : tokens_(tokens), symbols_(symbols) {}
 
   Result<ExpressionPtr> parse();                    // a whole expression
   Result<ExpressionPtr> parse_without_condition();  // where a following `if` belongs to someone else
+  // The filters of a block's text: "trim" or "|trim", and more with "|" before each; without any, null.
+  Result<ExpressionPtr> parse_block_filters(bool begins_with_name);
 
-  // kUnsupported for the first call of a function that is not known, unless the template asks whether it is defined.
+  // A name that the template gives a value to, which may be a macro.
+  void declare(Symbol symbol) { declared_.insert(symbol); }
+  // kUnsupported for the first call of a function that is not known, unless the template defines it or asks whether it
+  // is defined.
   Status check_calls() const;
 
  private:
@@ -42,7 +47,7 @@ class ExpressionParser {
   Result<ExpressionPtr> parse_unary();  // without the filters that follow
   Result<ExpressionPtr> parse_postfix(ExpressionPtr node);
   Result<ExpressionPtr> parse_filters(ExpressionPtr node);
-  Result<ExpressionPtr> parse_filter(ExpressionPtr node);
+  Result<ExpressionPtr> parse_filter(ExpressionPtr node);  // behind its "|"
   Result<ExpressionPtr> parse_test(ExpressionPtr node);
   Result<ExpressionPtr> parse_attribute(ExpressionPtr node);
   Result<ExpressionPtr> parse_subscript(ExpressionPtr node);
@@ -51,8 +56,10 @@ class ExpressionParser {
   Result<ExpressionPtr> parse_string();
   Result<ExpressionPtr> parse_number();
   Result<ExpressionPtr> parse_list();
+  Result<ExpressionPtr> parse_parentheses();  // a tuple, or an expression of its own
   Result<ExpressionPtr> parse_dict();
-  Result<ExpressionPtr> parse_call(const Token& name);
+  Result<ExpressionPtr> parse_call(ExpressionPtr callee);
+  Result<ExpressionPtr> parse_namespace(Position where, std::vector<Argument> arguments);
   Result<ExpressionPtr> parse_binary(Rule operand, std::span<const BinaryOperator> operators);
 
   Result<std::vector<Argument>> parse_arguments();
@@ -65,8 +72,10 @@ class ExpressionParser {
   std::optional<Operator> take_comparison();
 
   TokenStream& tokens_;
-  std::set<std::string, std::less<>> tested_;              // names in `name is defined`
-  std::vector<std::pair<std::string, Position>> unknown_;  // calls of functions that are not known
+  Symbols& symbols_;
+  std::set<Symbol> declared_;
+  std::set<Symbol> tested_;                           // in `name is defined`
+  std::vector<std::pair<Symbol, Position>> unknown_;  // calls of functions that are not known
 };
 
 }  // namespace headwater::text::jinja

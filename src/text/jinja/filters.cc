@@ -1,100 +1,70 @@
 #include "text/jinja/filters.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
+#include "text/jinja/format.h"
+#include "text/jinja/letter_case.h"
+#include "text/jinja/operators.h"
 #include "text/jinja/strings.h"
-#include "text/utf8.h"
+#include "text/jinja/write.h"
 
 namespace headwater::text::jinja {
 namespace {
 
-using Arguments = std::span<const Value>;
-
 Result<int64_t> truncated(const Call& call, double value) {
   if (value >= -0x1p63 && value < 0x1p63) return static_cast<int64_t>(value);
-  return error_at(call.where, ErrorCode::kUnsupported, "the integer does not fit 64 bits");
+  return call.unsupported("the integer does not fit 64 bits");
+}
+
+std::string_view number_text(std::string_view text) {
+  const Range kept = strip(text, nullptr, true, true);
+  text = text.substr(kept.begin, kept.end - kept.begin);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return text;
+}
+
+// Python's float(text), where it is ASCII without "_".
+std::optional<double> parse_float(std::string_view text) {
+  double number = 0;
+  text = number_text(text);
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  return parsed.ptr == end && parsed.ec == std::errc() ? std::optional(number) : std::nullopt;
 }
 
 // Python's int(text), then int(float(text)), then the default.
 Result<Value> parse_int(const Call& call, std::string_view text, const Value& otherwise) {
-  const Range kept = strip(text, nullptr, true, true);
-  text = text.substr(kept.begin, kept.end - kept.begin);
+  text = number_text(text);
   for (const char c : text) {
-    if (c == '_' || (c & 0x80) != 0) {
-      return error_at(call.where, ErrorCode::kUnsupported, "int of \"_\" or of digits outside ASCII");
-    }
+    if (c == '_' || (c & 0x80) != 0) return call.unsupported("int of \"_\" or of digits outside ASCII");
   }
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const char* end = text.data() + text.size();
   int64_t integer = 0;
-  const auto as_integer = std::from_chars(text.data(), end, integer);
-  if (as_integer.ptr == end && as_integer.ec == std::errc::result_out_of_range) {
-    return error_at(call.where, ErrorCode::kUnsupported, "the integer does not fit 64 bits");
+  const auto parsed = std::from_chars(text.data(), end, integer);
+  if (parsed.ptr == end && parsed.ec == std::errc::result_out_of_range) {
+    return call.unsupported("the integer does not fit 64 bits");
   }
-  if (as_integer.ptr == end && as_integer.ec == std::errc()) return Value::of_int(integer);
-  double number = 0;
-  const auto as_float = std::from_chars(text.data(), end, number);
-  if (as_float.ptr != end || as_float.ec != std::errc() || !std::isfinite(number)) return otherwise;
-  HEADWATER_ASSIGN_OR_RETURN(integer, truncated(call, number));
+  if (parsed.ptr == end && parsed.ec == std::errc()) return Value::of_int(integer);
+  const auto number = parse_float(text);
+  if (!number || !std::isfinite(*number)) return otherwise;
+  HEADWATER_ASSIGN_OR_RETURN(integer, truncated(call, *number));
   return Value::of_int(integer);
-}
-
-Result<Value> end_of(const Call& call, const Value& value, bool first) {
-  if (const Text* text = value.text(); text != nullptr && !text->empty()) {
-    const std::string_view bytes = text->bytes();
-    size_t begin = first ? 0 : bytes.size() - 1;
-    while ((static_cast<uint8_t>(bytes[begin]) & 0xC0) == 0x80) --begin;
-    return make_text(call.where, call.budget, text->slice(begin, begin + first_character(bytes.substr(begin)).bytes));
-  }
-  if (value.list() != nullptr && !value.list()->items.empty()) {
-    return first ? value.list()->items.front() : value.list()->items.back();
-  }
-  HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> items, items_of(call, value));
-  if (items.empty()) return Value();
-  return first ? items.front() : items.back();
-}
-
-}  // namespace
-
-Result<std::vector<Value>> items_of(const Call& call, const Value& value) {
-  std::vector<Value> items;
-  if (value.list() != nullptr) {
-    items = value.list()->items;
-  } else if (value.dict() != nullptr) {
-    for (const auto& entry : value.dict()->entries) items.push_back(Value::of_text(entry.first));
-  } else if (const Text* text = value.text()) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.build(call.where, text->size() * sizeof(Text)));
-    const std::vector<size_t> offsets = character_offsets(text->bytes());
-    for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-      items.push_back(Value::of_text(text->slice(offsets[i], offsets[i + 1])));
-    }
-  } else if (!value.is_undefined()) {
-    return error_at(call.where, ErrorCode::kInvalidArgument, "{} has no items", value.type_name());
-  }
-  HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, items.size() * sizeof(Value)));
-  return items;
 }
 
 Result<Value> default_filter(const Call&, Arguments arguments) {
   const bool applies = arguments[0].is_undefined() || (arguments[2].truth() && !arguments[0].truth());
   if (!applies) return arguments[0];
-  return arguments[1].is_undefined() ? Value::of_text(Text()) : arguments[1];
-}
-
-Result<Value> first_filter(const Call& call, Arguments arguments) {
-  return end_of(call, arguments[0], true);
-}
-Result<Value> last_filter(const Call& call, Arguments arguments) {
-  return end_of(call, arguments[0], false);
+  return arguments[1].is_missing() ? Value::of_text(Text()) : arguments[1];
 }
 
 Result<Value> int_filter(const Call& call, Arguments arguments) {
   const Value& value = arguments[0];
-  const Value otherwise = arguments[1].is_undefined() ? Value::of_int(0) : arguments[1];
-  if (value.is_undefined()) return error_at(call.where, ErrorCode::kInvalidArgument, "int of an undefined value");
+  const Value otherwise = arguments[1].is_missing() ? Value::of_int(0) : arguments[1];
+  if (value.is_undefined()) return call.wrong("int of an undefined value");
   if (value.text() != nullptr) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, value.text()->size()));
+    HEADWATER_RETURN_IF_ERROR(call.step(value.text()->size()));
     return parse_int(call, value.text()->bytes(), otherwise);
   }
   const auto number = number_of(value);
@@ -105,64 +75,190 @@ Result<Value> int_filter(const Call& call, Arguments arguments) {
   return Value::of_int(integer);
 }
 
-Result<Value> join_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> items, items_of(call, arguments[0]));
-  HEADWATER_ASSIGN_OR_RETURN(const Text separator, to_text(call.where, arguments[1]));
-  Text result;
-  for (size_t i = 0; i < items.size(); ++i) {
-    HEADWATER_ASSIGN_OR_RETURN(const Text item, to_text(call.where, items[i]));
-    HEADWATER_RETURN_IF_ERROR(call.budget.build(call.where, item.footprint() + separator.footprint()));
-    if (i > 0) result.append(separator);
-    result.append(item);
-  }
-  return Value::of_text(std::move(result));
-}
-
-Result<Value> length_filter(const Call& call, Arguments arguments) {
+Result<Value> float_filter(const Call& call, Arguments arguments) {
   const Value& value = arguments[0];
-  size_t length = 0;
+  const Value otherwise = arguments[1].is_missing() ? Value::of_float(0) : arguments[1];
+  if (value.is_undefined()) return call.wrong("float of an undefined value");
   if (value.text() != nullptr) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, value.text()->size()));
-    length = count_characters(value.text()->bytes());
-  } else if (value.list() != nullptr) {
-    length = value.list()->items.size();
-  } else if (value.dict() != nullptr) {
-    length = value.dict()->entries.size();
-  } else if (!value.is_undefined()) {
-    return error_at(call.where, ErrorCode::kInvalidArgument, "{} has no length", value.type_name());
+    HEADWATER_RETURN_IF_ERROR(call.step(value.text()->size()));
+    const auto number = parse_float(value.text()->bytes());
+    return number ? Value::of_float(*number) : otherwise;
   }
-  return Value::of_int(static_cast<int64_t>(length));
+  const auto number = number_of(value);
+  return number ? Value::of_float(number->floating) : otherwise;
 }
 
-Result<Value> list_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> items, items_of(call, arguments[0]));
-  return make_list(call.where, call.budget, std::move(items));
+Result<Value> abs_filter(const Call& call, Arguments arguments) {
+  const auto number = number_of(arguments[0]);
+  if (!number) return call.wrong("abs of {}", arguments[0].type_name());
+  if (number->is_float) return Value::of_float(std::fabs(number->floating));
+  return number->integer < 0 ? negate(call, arguments[0]) : Value::of_int(number->integer);
+}
+
+// Python's round() of the decimal text is exact, as printf's is.
+Result<Value> round_filter(const Call& call, Arguments arguments) {
+  const auto number = number_of(arguments[0]);
+  const auto precision = arguments[1].is_missing() ? std::optional<int64_t>(0) : integer_of(arguments[1]);
+  const std::string method = arguments[2].text() == nullptr ? "common" : arguments[2].text()->bytes();
+  if (!number) return call.wrong("round of {}", arguments[0].type_name());
+  if (!precision || *precision < 0 || *precision > 15) return call.unsupported("round to 0 to 15 digits is known here");
+  if (method == "ceil" || method == "floor") {
+    const double scale = std::pow(10.0, static_cast<double>(*precision));
+    const double scaled = number->floating * scale;
+    return Value::of_float((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  }
+  if (method != "common") return call.wrong("round knows the methods common, ceil and floor, not \"{}\"", method);
+  if (!number->is_float) return Value::of_int(number->integer);
+  if (!std::isfinite(number->floating)) return Value::of_float(number->floating);
+  return Value::of_float(*parse_float(fmt::format("{:.{}f}", number->floating, *precision)));
 }
 
 Result<Value> string_filter(const Call& call, Arguments arguments) {
   if (arguments[0].text() != nullptr) return arguments[0];
-  HEADWATER_ASSIGN_OR_RETURN(Text text, to_text(call.where, arguments[0]));
-  return make_text(call.where, call.budget, std::move(text));
+  HEADWATER_ASSIGN_OR_RETURN(Text text, to_text(call, arguments[0]));
+  return make_text(call, std::move(text));
 }
 
-Result<Value> lower_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call.where, arguments[0]));
-  return change_case(call, text, false);
+template <LetterCase kCase>
+Result<Value> case_filter(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  HEADWATER_ASSIGN_OR_RETURN(Text changed, with_case(call, text, kCase));
+  return Value::of_text(std::move(changed));
 }
 
-Result<Value> upper_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call.where, arguments[0]));
-  return change_case(call, text, true);
+// jinja2's title, unlike Python's: words begin behind white space and - ( { [ <.
+Result<Value> title_filter(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  HEADWATER_RETURN_IF_ERROR(call.step(text.size()));
+  const std::string_view bytes = text.bytes();
+  Text result;
+  size_t begin = 0;
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Character character = first_character(bytes.substr(at));
+    at += character.bytes;
+    const char32_t c = character.code_point;
+    const bool is_border = is_white_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+    if (!is_border && at < bytes.size()) continue;
+    const size_t first = begin + first_character(bytes.substr(begin)).bytes;
+    HEADWATER_ASSIGN_OR_RETURN(const Text letter, with_case(call, text.slice(begin, first), LetterCase::kUpper));
+    HEADWATER_ASSIGN_OR_RETURN(const Text rest, with_case(call, text.slice(first, at), LetterCase::kLower));
+    result.append(letter);
+    result.append(rest);
+    begin = at;
+  }
+  return Value::of_text(std::move(result));
 }
 
 Result<Value> replace_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call.where, arguments[0]));
-  return replace_text(call, text, arguments[1], arguments[2]);
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  HEADWATER_ASSIGN_OR_RETURN(const Text from, to_text(call, arguments[1]));
+  HEADWATER_ASSIGN_OR_RETURN(const Text to, to_text(call, arguments[2]));
+  return replace_text(call, text, from, to, integer_of(arguments[3]).value_or(-1));
 }
 
 Result<Value> trim_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call.where, arguments[0]));
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
   return strip_text(call, text, arguments[1], true, true);
+}
+
+Result<Value> safe_filter(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(Text text, to_text(call, arguments[0]));
+  text.set_safe(true);
+  return make_text(call, std::move(text));
+}
+
+Result<Value> escape_filter(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  HEADWATER_RETURN_IF_ERROR(call.rewrite(text.size()));
+  return text.is_safe() ? make_text(call, text) : make_text(call, escaped(text));
+}
+
+// A width in blanks, or the text itself.
+Result<std::string> indentation(const Call& call, const Value& width, int64_t otherwise) {
+  constexpr int64_t kWidthMax = 1000;
+  if (width.text() != nullptr) return width.text()->bytes();
+  const int64_t blanks = width.is_missing() ? otherwise : integer_of(width).value_or(-1);
+  if (blanks < 0 || blanks > kWidthMax) return call.unsupported("an indentation is 0 to {} blanks here", kWidthMax);
+  return std::string(static_cast<size_t>(blanks), ' ');
+}
+
+Result<Value> indent_filter(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  HEADWATER_ASSIGN_OR_RETURN(const std::string indent, indentation(call, arguments[1], 4));
+  HEADWATER_ASSIGN_OR_RETURN(const Value lines, split_lines(call, text, false));
+  const bool ends_with_line = text.bytes().ends_with('\n');
+  std::vector<Value> items = lines.list()->items;
+  if (ends_with_line || items.empty()) items.push_back(Value::of_text(Text()));
+  Text result;
+  result.set_safe(text.is_safe());
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Text& line = *items[i].text();
+    HEADWATER_RETURN_IF_ERROR(call.build(indent.size() + line.footprint()));
+    if (i > 0) result.append("\n", true);
+    if (i == 0 ? arguments[2].truth() : !line.empty() || arguments[3].truth()) result.append(indent, true);
+    result.append(line);
+  }
+  return Value::of_text(std::move(result));
+}
+
+Result<Value> tojson_filter(const Call& call, Arguments arguments) {
+  JsonStyle style{.ensure_ascii = arguments[1].truth(), .sort_keys = arguments[4].truth()};
+  if (!arguments[2].is_missing() && !arguments[2].is_none()) {
+    HEADWATER_ASSIGN_OR_RETURN(style.indent, indentation(call, arguments[2], 0));
+    style.item_separator = ",";
+  }
+  if (!arguments[3].is_missing() && !arguments[3].is_none()) {
+    const List* pair = arguments[3].list();
+    const bool is_pair = pair != nullptr && pair->items.size() == 2 && pair->items[0].text() && pair->items[1].text();
+    if (!is_pair) return call.wrong("the separators of tojson are two strings");
+    style.item_separator = pair->items[0].text()->bytes();
+    style.key_separator = pair->items[1].text()->bytes();
+  }
+  HEADWATER_ASSIGN_OR_RETURN(Text text, to_json(call, arguments[0], style));
+  return Value::of_text(std::move(text));
+}
+
+Result<Value> format_filter(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  std::vector<Value> items;
+  for (const Value& value : arguments.subspan(1)) {
+    if (!value.is_missing()) items.push_back(value);
+  }
+  HEADWATER_ASSIGN_OR_RETURN(const Value tuple, make_list(call, std::move(items), ListKind::kTuple));
+  return format_percent(call, text, tuple);
+}
+
+// Templates that llama.cpp can run use it, where arguments are text; in Python it is an error when it is reached.
+Result<Value> from_json_filter(const Call& call, Arguments) {
+  return call.unsupported("the filter \"from_json\" is not known here; give arguments as objects");
+}
+
+}  // namespace
+
+std::span<const Builtin> filters() {
+  static const Builtin kFilters[] = {
+      {"abs", {"x"}, 1, abs_filter},
+      {"capitalize", {"s"}, 1, case_filter<LetterCase::kCapitalized>},
+      {"d", {"value", "default_value", "boolean"}, 1, default_filter},
+      {"default", {"value", "default_value", "boolean"}, 1, default_filter},
+      {"e", {"s"}, 1, escape_filter},
+      {"escape", {"s"}, 1, escape_filter},
+      {"float", {"value", "default"}, 1, float_filter},
+      {"format", {"value", "", "", "", "", "", "", ""}, 1, format_filter},
+      {"from_json", {"value"}, 1, from_json_filter},
+      {"indent", {"s", "width", "first", "blank"}, 1, indent_filter},
+      {"int", {"value", "default"}, 1, int_filter},
+      {"lower", {"s"}, 1, case_filter<LetterCase::kLower>},
+      {"replace", {"s", "old", "new", "count"}, 3, replace_filter},
+      {"round", {"value", "precision", "method"}, 1, round_filter},
+      {"safe", {"value"}, 1, safe_filter},
+      {"string", {"object"}, 1, string_filter},
+      {"title", {"s"}, 1, title_filter},
+      {"tojson", {"value", "ensure_ascii", "indent", "separators", "sort_keys"}, 1, tojson_filter},
+      {"trim", {"value", "chars"}, 1, trim_filter},
+      {"upper", {"s"}, 1, case_filter<LetterCase::kUpper>},
+  };
+  return kFilters;
 }
 
 }  // namespace headwater::text::jinja

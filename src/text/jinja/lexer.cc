@@ -48,7 +48,13 @@ class Lexer {
       add_data(tag, is_variable);
       at_ = tag;
       if (tag == source_.size()) break;
-      HEADWATER_RETURN_IF_ERROR(source_[tag + 1] == '#' ? skip_comment() : read_tag(is_variable));
+      if (source_[tag + 1] == '#') {
+        HEADWATER_RETURN_IF_ERROR(skip_comment());
+      } else if (const size_t raw = is_variable ? 0 : end_of_block(tag, "raw")) {
+        HEADWATER_RETURN_IF_ERROR(read_raw(raw));
+      } else {
+        HEADWATER_RETURN_IF_ERROR(read_tag(is_variable));
+      }
     }
     add(TokenKind::kEnd, source_.size(), "");
     return std::move(tokens_);
@@ -100,6 +106,35 @@ class Lexer {
       ++at_;
     }
     line_starting_ = source_[at_ - 1] == '\n';
+  }
+
+  // Where the block of one word that begins at `tag` ends; 0 where another block stands there.
+  size_t end_of_block(size_t tag, std::string_view word) const {
+    size_t at = tag + 2 + (peek(tag + 2) == '-' || peek(tag + 2) == '+');
+    const auto skip = [&] { at += strip(std::string_view(source_).substr(at), nullptr, true, false).begin; };
+    skip();
+    if (!has(at, word) || is_name(peek(at + word.size()))) return 0;
+    at += word.size();
+    skip();
+    at += peek(at) == '-' || peek(at) == '+';
+    return has(at, "%}") ? at + 2 : 0;
+  }
+
+  // {% raw %} text {% endraw %}; at_ stands at its beginning, which ends at `end`.
+  Status read_raw(size_t end) {
+    const size_t begin = at_;
+    at_ = end;
+    if (source_[end - 3] == '-') skip_white_space();  // otherwise even a newline stays, as in jinja2
+    line_starting_ = source_[at_ - 1] == '\n';
+    for (size_t tag = at_; (tag = source_.find("{%", tag)) != std::string::npos; tag += 2) {
+      const size_t behind = end_of_block(tag, "endraw");
+      if (behind == 0) continue;
+      add_data(tag, false);
+      at_ = behind;
+      finish_tag(source_[behind - 3], false);
+      return {};
+    }
+    return error_at(position(begin), ErrorCode::kInvalidArgument, "the raw block has no end");
   }
 
   Status skip_comment() {

@@ -1,6 +1,11 @@
 #include "text/jinja/operators.h"
 
+#include <cmath>
+
+#include "text/jinja/format.h"
+#include "text/jinja/sequence_filters.h"
 #include "text/jinja/strings.h"
+#include "text/jinja/write.h"
 
 namespace headwater::text::jinja {
 namespace {
@@ -12,7 +17,7 @@ const char* spelling(Operator operation) {
 }
 
 Status overflow(const Call& call) {
-  return error_at(call.where, ErrorCode::kUnsupported, "the integer does not fit 64 bits");
+  return call.unsupported("the integer does not fit 64 bits");
 }
 
 Result<Value> integer_arithmetic(const Call& call, Operator operation, int64_t a, int64_t b) {
@@ -36,7 +41,7 @@ Result<Value> integer_arithmetic(const Call& call, Operator operation, int64_t a
 Result<Value> number_arithmetic(const Call& call, Operator operation, const Number& a, const Number& b) {
   const bool divides =
       operation == Operator::kDivide || operation == Operator::kFloorDivide || operation == Operator::kModulo;
-  if (divides && b.floating == 0) return error_at(call.where, ErrorCode::kInvalidArgument, "division by zero");
+  if (divides && b.floating == 0) return call.wrong("division by zero");
   if (operation == Operator::kDivide) return Value::of_float(a.floating / b.floating);
   if (!a.is_float && !b.is_float) return integer_arithmetic(call, operation, a.integer, b.integer);
   switch (operation) {
@@ -47,39 +52,71 @@ Result<Value> number_arithmetic(const Call& call, Operator operation, const Numb
     case Operator::kMultiply:
       return Value::of_float(a.floating * b.floating);
     default:
-      return error_at(call.where, ErrorCode::kUnsupported, "{} of floats is not known here", spelling(operation));
+      break;
   }
+  // Python's: the rest has the sign of the divisor.
+  double rest = std::fmod(a.floating, b.floating);
+  if (rest != 0 && (rest < 0) != (b.floating < 0)) rest += b.floating;
+  if (operation == Operator::kModulo) return Value::of_float(rest);
+  return Value::of_float(std::round((a.floating - rest) / b.floating));
 }
 
 Result<Value> repeat(const Call& call, const Text& text, int64_t count) {
+  if (count <= 0 || text.empty()) return Value::of_text(Text());
+  const uint64_t each = text.size() + (text.runs().size() - 1) * sizeof(Text::Run);
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(each, static_cast<uint64_t>(count), &bytes)) bytes = UINT64_MAX;
+  HEADWATER_RETURN_IF_ERROR(call.build(bytes));
+  HEADWATER_RETURN_IF_ERROR(call.step(bytes));
   Text result;
-  for (int64_t i = 0; i < count && !text.empty(); ++i) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.build(call.where, text.footprint()));
-    result.append(text);
+  for (Text power = text; count > 0; count /= 2) {  // the text twice, four times, ... as often
+    if (count % 2 == 1) result.append(power);
+    if (count > 1) power.append(Text(power));
   }
+  result.set_safe(text.is_safe());
   return Value::of_text(std::move(result));
+}
+
+Result<Value> add_texts(const Call& call, const Text& left, const Text& right) {
+  HEADWATER_RETURN_IF_ERROR(call.build(left.footprint() + right.footprint()));
+  HEADWATER_RETURN_IF_ERROR(call.step(left.size() + right.size()));
+  const bool is_safe = left.is_safe() || right.is_safe();
+  if (is_safe) HEADWATER_RETURN_IF_ERROR(call.rewrite(left.size() + right.size()));
+  Text sum = is_safe && !left.is_safe() ? escaped(left) : left;
+  sum.append(is_safe && !right.is_safe() ? escaped(right) : right);
+  return Value::of_text(std::move(sum));
+}
+
+Result<Value> add_lists(const Call& call, const List& left, const List& right) {
+  const bool can_add = left.kind == right.kind && (left.kind == ListKind::kList || left.kind == ListKind::kTuple);
+  if (!can_add) return call.wrong("\"+\" takes two lists or two tuples");
+  HEADWATER_RETURN_IF_ERROR(call.step((left.items.size() + right.items.size()) * sizeof(Value)));
+  std::vector<Value> items = left.items;
+  items.insert(items.end(), right.items.begin(), right.items.end());
+  return make_list(call, std::move(items), left.kind);
 }
 
 Result<bool> contains(const Call& call, const Value& container, const Value& item) {
   if (const Text* text = container.text()) {
     if (item.text() == nullptr) {
-      return error_at(call.where, ErrorCode::kInvalidArgument, "{} is looked for in a string", item.type_name());
+      return call.wrong("{} is looked for in a string", item.type_name());
     }
     return contains_text(call, *text, *item.text());
   }
   if (const Dict* dict = container.dict()) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, dict->entries.size() * sizeof(Text)));
-    return item.text() != nullptr && dict->find(item.text()->bytes()) != nullptr;
+    HEADWATER_RETURN_IF_ERROR(call.step(dict->scan_bytes()));
+    return dict->find(item) != nullptr;
   }
-  if (const List* list = container.list()) {
-    for (const Value& held : list->items) {
-      HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call.where, call.budget, held, item));
+  if (container.list() != nullptr) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> items, items_of(call, container));
+    for (const Value& held : items) {
+      HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, held, item));
       if (same) return true;
     }
     return false;
   }
   if (container.is_undefined()) return false;
-  return error_at(call.where, ErrorCode::kInvalidArgument, "{} contains nothing", container.type_name());
+  return call.wrong("{} contains nothing", container.type_name());
 }
 
 }  // namespace
@@ -89,28 +126,24 @@ Result<Value> arithmetic(const Call& call, Operator operation, const Value& left
   const auto b = number_of(right);
   if (a && b) return number_arithmetic(call, operation, *a, *b);
   if (operation == Operator::kAdd && left.text() != nullptr && right.text() != nullptr) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.build(call.where, left.text()->footprint() + right.text()->footprint()));
-    Text sum = *left.text();
-    sum.append(*right.text());
-    return Value::of_text(std::move(sum));
+    return add_texts(call, *left.text(), *right.text());
   }
   if (operation == Operator::kAdd && left.list() != nullptr && right.list() != nullptr) {
-    std::vector<Value> items = left.list()->items;
-    items.insert(items.end(), right.list()->items.begin(), right.list()->items.end());
-    return make_list(call.where, call.budget, std::move(items));
+    return add_lists(call, *left.list(), *right.list());
   }
-  if (operation == Operator::kMultiply && left.text() != nullptr && b && !b->is_float) {
-    return repeat(call, *left.text(), b->integer);
+  if (operation == Operator::kModulo && left.text() != nullptr) return format_percent(call, *left.text(), right);
+  if (operation == Operator::kMultiply) {
+    if (left.text() != nullptr && b && !b->is_float) return repeat(call, *left.text(), b->integer);
+    if (right.text() != nullptr && a && !a->is_float) return repeat(call, *right.text(), a->integer);
   }
-  const bool formats = operation == Operator::kModulo && left.text() != nullptr;
-  const bool repeats = operation == Operator::kMultiply && ((a && !a->is_float) || (b && !b->is_float));
-  return error_at(call.where, formats || repeats ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
+  const bool repeats = operation == Operator::kMultiply && (integer_of(left) || integer_of(right));
+  return error_at(call.where, repeats ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
                   "\"{}\" does not take {} and {} here", spelling(operation), left.type_name(), right.type_name());
 }
 
 Result<Value> negate(const Call& call, const Value& value) {
   const auto number = number_of(value);
-  if (!number) return error_at(call.where, ErrorCode::kInvalidArgument, "the sign of {}", value.type_name());
+  if (!number) return call.wrong("the sign of {}", value.type_name());
   if (number->is_float) return Value::of_float(-number->floating);
   return integer_arithmetic(call, Operator::kSubtract, 0, number->integer);
 }
@@ -126,14 +159,14 @@ Result<bool> compare(const Call& call, Operator comparison, const Value& left, c
       break;
     case Operator::kLess:
     case Operator::kGreaterEqual:
-      result = less(call.where, call.budget, left, right);
+      result = less(call, left, right);
       break;
     case Operator::kGreater:
     case Operator::kLessEqual:
-      result = less(call.where, call.budget, right, left);
+      result = less(call, right, left);
       break;
     default:
-      result = equal(call.where, call.budget, left, right);
+      result = equal(call, left, right);
       break;
   }
   if (!result) return result;

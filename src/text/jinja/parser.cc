@@ -10,15 +10,19 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
+bool is_among(Names names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 class StatementParser {
  public:
   StatementParser(std::vector<Token> tokens, uint32_t depth_max)
-      : tokens_(std::move(tokens), depth_max), expressions_(tokens_) {}
+      : tokens_(std::move(tokens), depth_max), expressions_(tokens_, symbols_) {}
 
-  Result<Body> run() {
+  Result<Template> run() {
     HEADWATER_ASSIGN_OR_RETURN(Body body, parse_body({}));
     HEADWATER_RETURN_IF_ERROR(expressions_.check_calls());
-    return body;
+    return Template{std::move(body), std::move(symbols_)};
   }
 
  private:
@@ -39,13 +43,20 @@ class StatementParser {
         HEADWATER_RETURN_IF_ERROR(tokens_.expect(TokenKind::kVariableEnd, "\"}}\""));
         body.push_back(std::move(output));
       } else {
-        if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return tokens_.is_name(end); }))
-          return body;
+        if (tokens_.is(TokenKind::kName) && is_among(ends, tokens_.current().text)) return body;
         HEADWATER_ASSIGN_OR_RETURN(Statement statement, parse_statement());
         body.push_back(std::move(statement));
       }
     }
     if (ends.size() > 0) return tokens_.unexpected(fmt::format("{{% {} %}}", *(ends.end() - 1)));
+    return body;
+  }
+
+  // A body that only `end` ends, and that end.
+  Result<Body> parse_block(std::string_view end) {
+    HEADWATER_ASSIGN_OR_RETURN(Body body, parse_body({end}));
+    tokens_.take();
+    HEADWATER_RETURN_IF_ERROR(end_block());
     return body;
   }
 
@@ -55,8 +66,11 @@ class StatementParser {
     if (name == "if") return parse_if(where);
     if (name == "for") return parse_for(where);
     if (name == "set") return parse_set(where);
-    static constexpr std::string_view kParts[] = {"elif", "else", "endif", "endfor"};
-    if (std::find(std::begin(kParts), std::end(kParts), name) != std::end(kParts)) {
+    if (name == "macro") return parse_macro(where);
+    if (name == "filter") return parse_filter(where);
+    if (name == "generation") return parse_generation(where);
+    if (name == "break" || name == "continue") return parse_jump(where, name == "break");
+    if (is_among({"elif", "else", "endif", "endfor", "endset", "endmacro", "endfilter", "endgeneration"}, name)) {
       return error_at(where, ErrorCode::kInvalidArgument, "\"{}\" has no beginning", name);
     }
     return error_at(where, ErrorCode::kUnsupported, "the statement \"{}\" is not known here", name);
@@ -87,22 +101,29 @@ class StatementParser {
     return end_block();
   }
 
-  Result<std::string> parse_target() {
+  Result<Symbol> parse_name() {
     const Position where = tokens_.where();
-    HEADWATER_ASSIGN_OR_RETURN(std::string name, tokens_.expect_name());
-    static constexpr std::string_view kReserved[] = {"true", "false", "none", "True", "False", "None", "loop"};
-    if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::string name, tokens_.expect_name());
+    if (is_among({"true", "false", "none", "True", "False", "None", "loop"}, name)) {
       return error_at(where, ErrorCode::kInvalidArgument, "\"{}\" cannot be assigned", name);
     }
-    if (tokens_.is_operator(",")) {
-      return error_at(tokens_.where(), ErrorCode::kUnsupported, "only one name can be assigned at a time here");
-    }
-    return name;
+    const Symbol symbol = symbols_.of(name);
+    expressions_.declare(symbol);
+    return symbol;
+  }
+
+  // a, or a, b
+  Status parse_targets(Statement& statement) {
+    do {
+      HEADWATER_ASSIGN_OR_RETURN(const Symbol symbol, parse_name());
+      statement.targets.push_back(symbol);
+    } while (tokens_.take_operator(","));
+    return {};
   }
 
   Result<Statement> parse_for(Position where) {
     Statement statement{.kind = StatementKind::kFor, .where = where};
-    HEADWATER_ASSIGN_OR_RETURN(statement.name, parse_target());
+    HEADWATER_RETURN_IF_ERROR(parse_targets(statement));
     if (!tokens_.take_name("in")) return tokens_.unexpected("\"in\"");
     HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse_without_condition());
     Branch branch;
@@ -113,34 +134,89 @@ class StatementParser {
       return error_at(tokens_.where(), ErrorCode::kUnsupported, "recursive loops are not known here");
     }
     HEADWATER_RETURN_IF_ERROR(end_block());
+    ++loops_;
     HEADWATER_ASSIGN_OR_RETURN(branch.body, parse_body({"else", "endfor"}));
+    --loops_;
     statement.branches.push_back(std::move(branch));
     HEADWATER_RETURN_IF_ERROR(parse_else(statement, "endfor"));
     return statement;
   }
 
+  Result<Statement> parse_jump(Position where, bool is_break) {
+    if (loops_ == 0) {
+      return error_at(where, ErrorCode::kInvalidArgument, "{} stands in no loop", is_break ? "break" : "continue");
+    }
+    HEADWATER_RETURN_IF_ERROR(end_block());
+    return Statement{.kind = is_break ? StatementKind::kBreak : StatementKind::kContinue, .where = where};
+  }
+
   Result<Statement> parse_set(Position where) {
     Statement statement{.kind = StatementKind::kSet, .where = where};
-    HEADWATER_ASSIGN_OR_RETURN(statement.name, parse_target());
-    if (tokens_.take_operator(".")) {
+    HEADWATER_RETURN_IF_ERROR(parse_targets(statement));
+    if (statement.targets.size() == 1 && tokens_.take_operator(".")) {
       HEADWATER_ASSIGN_OR_RETURN(statement.attribute, tokens_.expect_name());
     }
-    if (tokens_.is(TokenKind::kBlockEnd) || tokens_.is_operator("|")) {
-      return error_at(where, ErrorCode::kUnsupported, "a set block is not known here; use set name = value");
+    if (tokens_.take_operator("=")) {
+      HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse());
+      HEADWATER_RETURN_IF_ERROR(end_block());
+      return statement;
     }
-    HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator("="));
-    HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse());
+    statement.kind = StatementKind::kSetBlock;
+    HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse_block_filters(false));
     HEADWATER_RETURN_IF_ERROR(end_block());
+    HEADWATER_ASSIGN_OR_RETURN(statement.body, parse_block("endset"));
     return statement;
   }
 
+  Result<Statement> parse_filter(Position where) {
+    Statement statement{.kind = StatementKind::kFilter, .where = where};
+    HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse_block_filters(true));
+    HEADWATER_RETURN_IF_ERROR(end_block());
+    HEADWATER_ASSIGN_OR_RETURN(statement.body, parse_block("endfilter"));
+    return statement;
+  }
+
+  Result<Statement> parse_generation(Position where) {
+    Statement statement{.kind = StatementKind::kScope, .where = where};
+    HEADWATER_RETURN_IF_ERROR(end_block());
+    const size_t loops = std::exchange(loops_, 0);
+    HEADWATER_ASSIGN_OR_RETURN(statement.body, parse_block("endgeneration"));
+    loops_ = loops;
+    return statement;
+  }
+
+  Result<Statement> parse_macro(Position where) {
+    Statement statement{.kind = StatementKind::kMacro, .where = where};
+    HEADWATER_ASSIGN_OR_RETURN(const Symbol name, parse_name());
+    statement.targets = {name};
+    HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator("("));
+    while (!tokens_.take_operator(")")) {
+      Parameter parameter;
+      HEADWATER_ASSIGN_OR_RETURN(parameter.symbol, parse_name());
+      if (tokens_.take_operator("=")) {
+        HEADWATER_ASSIGN_OR_RETURN(parameter.preset, expressions_.parse());
+      } else if (!statement.parameters.empty() && statement.parameters.back().preset) {
+        return tokens_.unexpected("\"=\"");
+      }
+      statement.parameters.push_back(std::move(parameter));
+      if (!tokens_.is_operator(")")) HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(","));
+    }
+    HEADWATER_RETURN_IF_ERROR(end_block());
+    const size_t loops = std::exchange(loops_, 0);
+    HEADWATER_ASSIGN_OR_RETURN(statement.body, parse_block("endmacro"));
+    loops_ = loops;
+    return statement;
+  }
+
+  Symbols symbols_;
   TokenStream tokens_;
   ExpressionParser expressions_;
+  size_t loops_ = 0;  // that a break could leave
 };
 
 }  // namespace
 
-Result<Body> parse_template(std::string_view source, uint32_t depth_max) {
+Result<Template> parse_template(std::string_view source, uint32_t depth_max) {
   HEADWATER_ASSIGN_OR_RETURN(std::vector<Token> tokens, tokenize(source));
   return StatementParser(std::move(tokens), depth_max).run();
 }

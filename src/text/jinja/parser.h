@@ -7,6 +7,6 @@ namespace headwater::text::jinja {
 
 // kInvalidArgument for what is no template, kUnsupported for what jinja2 knows and we do not, kExhausted for what
 // nests deeper than depth_max. source is valid UTF-8.
-Result<Body> parse_template(std::string_view source, uint32_t depth_max);
+Result<Template> parse_template(std::string_view source, uint32_t depth_max);
 
 }  // namespace headwater::text::jinja

@@ -20,18 +20,19 @@ std::optional<Value> constant(std::string_view name) {
   return std::nullopt;
 }
 
-Result<Value> call_undefined(const Call& call, std::span<const Value>) {
-  return error_at(call.where, ErrorCode::kUnsupported, "an undefined function is called");
-}
-
 }  // namespace
 
 Result<ExpressionPtr> ExpressionParser::parse_name() {
   const Token& token = tokens_.take();
   if (const std::optional<Value> value = constant(token.text)) return literal(token.where, *value);
-  if (tokens_.is_operator("(")) return parse_call(token);
-  return std::make_unique<Expression>(
-      Expression{.kind = ExpressionKind::kName, .where = token.where, .name = token.text});
+  const bool is_of_macros = token.text == "caller" || token.text == "varargs" || token.text == "kwargs";
+  if (is_of_macros && !declared_.contains(symbols_.of(token.text))) {
+    return error_at(token.where, ErrorCode::kUnsupported, "\"{}\" is not known here", token.text);
+  }
+  return std::make_unique<Expression>(Expression{.kind = ExpressionKind::kName,
+                                                 .where = token.where,
+                                                 .symbol = symbols_.of(token.text),
+                                                 .builtin = find_function(token.text)});
 }
 
 Result<ExpressionPtr> ExpressionParser::parse_string() {
@@ -66,6 +67,17 @@ Result<ExpressionPtr> ExpressionParser::parse_list() {
   return finish(std::move(node));
 }
 
+Result<ExpressionPtr> ExpressionParser::parse_parentheses() {
+  auto tuple = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kTuple, .where = tokens_.take().where});
+  while (!tokens_.take_operator(")")) {
+    HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr item, parse());
+    if (tuple->children.empty() && tokens_.take_operator(")")) return item;
+    tuple->children.push_back(std::move(item));
+    if (!tokens_.is_operator(")")) HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(","));
+  }
+  return finish(std::move(tuple));
+}
+
 Result<ExpressionPtr> ExpressionParser::parse_dict() {
   auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kDict, .where = tokens_.take().where});
   while (!tokens_.take_operator("}")) {
@@ -79,24 +91,32 @@ Result<ExpressionPtr> ExpressionParser::parse_dict() {
   return finish(std::move(node));
 }
 
-Result<ExpressionPtr> ExpressionParser::parse_call(const Token& name) {
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Argument> arguments, parse_arguments());
-  if (name.text == "namespace") {
-    auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kNamespace, .where = name.where});
-    for (Argument& argument : arguments) {
-      if (argument.name.empty()) {
-        return error_at(argument.where, ErrorCode::kUnsupported, "namespace() takes only name=value here");
-      }
-      node->names.push_back(argument.name);
-      node->children.push_back(std::move(argument.value));
+Result<ExpressionPtr> ExpressionParser::parse_namespace(Position where, std::vector<Argument> arguments) {
+  auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kNamespace, .where = where});
+  for (Argument& argument : arguments) {
+    if (argument.name.empty()) {
+      return error_at(argument.where, ErrorCode::kUnsupported, "namespace() takes only name=value here");
     }
-    return finish(std::move(node));
+    node->names.push_back(argument.name);
+    node->children.push_back(std::move(argument.value));
   }
-  const Builtin* function = find_function(name.text);
-  if (function != nullptr) return bind(name.where, *function, nullptr, std::move(arguments));
-  static const Builtin kUndefined = {"", {}, 0, call_undefined};
-  unknown_.emplace_back(name.text, name.where);
-  return bind(name.where, kUndefined, nullptr, {});
+  return finish(std::move(node));
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_call(ExpressionPtr callee) {
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<Argument> arguments, parse_arguments());
+  const Position where = callee->where;
+  const bool is_known = callee->kind != ExpressionKind::kName || declared_.contains(callee->symbol);
+  if (!is_known && symbols_.name(callee->symbol) == "namespace") return parse_namespace(where, std::move(arguments));
+  if (!is_known && callee->builtin != nullptr) return bind(where, *callee->builtin, nullptr, std::move(arguments));
+  if (!is_known) unknown_.emplace_back(callee->symbol, where);
+  auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kCall, .where = where});
+  node->children.push_back(std::move(callee));
+  for (Argument& argument : arguments) {
+    node->names.push_back(std::move(argument.name));
+    node->children.push_back(std::move(argument.value));
+  }
+  return finish(std::move(node));
 }
 
 Result<std::vector<ExpressionParser::Argument>> ExpressionParser::parse_arguments() {
@@ -123,7 +143,7 @@ Result<std::vector<ExpressionParser::Argument>> ExpressionParser::parse_argument
 Result<ExpressionPtr> ExpressionParser::bind(Position where, const Builtin& builtin, ExpressionPtr subject,
                                              std::vector<Argument> arguments) {
   auto node =
-      std::make_unique<Expression>(Expression{.kind = ExpressionKind::kCall, .where = where, .builtin = &builtin});
+      std::make_unique<Expression>(Expression{.kind = ExpressionKind::kBuiltin, .where = where, .builtin = &builtin});
   node->children.resize(builtin.parameters.size());
   size_t next = 0;
   if (subject) node->children[next++] = std::move(subject);

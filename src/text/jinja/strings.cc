@@ -2,40 +2,63 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
-
 namespace headwater::text::jinja {
 namespace {
 
-// Searching takes, at worst, a comparison of part at every place.
-Status charge_search(const Call& call, const Text& text, const Text& part) {
-  return call.budget.step(call.where, text.size() * (1 + part.size() / 64));
+// Bytes [begin, end) of text as a value.
+Result<Value> slice_value(const Call& call, const Text& text, Range range) {
+  return make_text(call, text.slice(range.begin, range.end));
 }
 
-// Characters [begin, end) of text as a value.
-Result<Value> slice_value(const Call& call, const Text& text, size_t begin, size_t end) {
-  return make_text(call.where, call.budget, text.slice(begin, end));
-}
-
-Result<Value> split_at_white_space(const Call& call, const Text& text) {
-  std::vector<Value> parts;
-  const std::string_view bytes = text.bytes();
-  size_t begin = std::string_view::npos;  // of the current word
-  for (size_t at = 0; at <= bytes.size();) {
-    const bool is_end = at == bytes.size();
-    const Utf8Character character =
-        is_end ? Utf8Character{Utf8State::kWhole, 1, ' '} : first_character(bytes.substr(at));
+// The words of a text; after count_max cuts the rest of the text is one word, with the white space at its far end.
+std::vector<Range> words(std::string_view bytes, int64_t count_max, bool from_right) {
+  std::vector<Range> found;
+  constexpr size_t kNone = std::string_view::npos;
+  size_t begin = kNone;  // of the current word
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Character character = first_character(bytes.substr(at));
     const bool is_space = is_white_space(character.code_point);
-    if (is_space && begin != std::string_view::npos) {
-      HEADWATER_ASSIGN_OR_RETURN(Value part, slice_value(call, text, begin, at));
-      parts.push_back(std::move(part));
-      begin = std::string_view::npos;
-    } else if (!is_space && begin == std::string_view::npos) {
-      begin = at;
-    }
+    if (is_space && begin != kNone) found.push_back({begin, at});
+    begin = is_space ? kNone : std::min(begin, at);
     at += character.bytes;
   }
-  return make_list(call.where, call.budget, std::move(parts));
+  if (begin != kNone) found.push_back({begin, bytes.size()});
+  if (count_max < 0 || found.size() <= static_cast<size_t>(count_max)) return found;
+  const auto cuts = static_cast<size_t>(count_max);
+  if (from_right) {
+    const size_t joined = found.size() - cuts;  // words that stay together, in front
+    found[joined - 1].begin = 0;
+    found.erase(found.begin(), found.begin() + static_cast<ptrdiff_t>(joined) - 1);
+  } else {
+    found[cuts].end = bytes.size();
+    found.resize(cuts + 1);
+  }
+  return found;
+}
+
+std::vector<Range> between(std::string_view bytes, std::string_view separator, int64_t count_max, bool from_right) {
+  std::vector<Range> found;
+  size_t begin = 0;
+  size_t end = bytes.size();
+  while (count_max-- != 0) {
+    if (from_right && end < separator.size()) break;
+    const size_t at = from_right ? bytes.substr(0, end).rfind(separator) : bytes.find(separator, begin);
+    if (at == std::string_view::npos) break;
+    found.push_back(from_right ? Range{at + separator.size(), end} : Range{begin, at});
+    (from_right ? end : begin) = from_right ? at : at + separator.size();
+  }
+  found.push_back({begin, end});
+  if (from_right) std::reverse(found.begin(), found.end());
+  return found;
+}
+
+Result<Value> list_of_ranges(const Call& call, const Text& text, const std::vector<Range>& ranges) {
+  std::vector<Value> parts;
+  for (const Range& range : ranges) {
+    HEADWATER_ASSIGN_OR_RETURN(Value part, slice_value(call, text, range));
+    parts.push_back(std::move(part));
+  }
+  return make_list(call, std::move(parts));
 }
 
 }  // namespace
@@ -47,60 +70,67 @@ std::vector<size_t> character_offsets(std::string_view text) {
   return offsets;
 }
 
+Status charge_search(const Call& call, const Text& text, const Text& part) {
+  return call.step(text.size() * (1 + part.size() / 64));
+}
+
 Result<Value> strip_text(const Call& call, const Text& text, const Value& set, bool left, bool right) {
-  if (!set.is_undefined() && !set.is_none() && set.text() == nullptr) {
-    return error_at(call.where, ErrorCode::kInvalidArgument, "the characters to strip are {}, not a string",
-                    set.type_name());
+  if (!set.is_missing() && !set.is_none() && set.text() == nullptr) {
+    return call.wrong("the characters to strip are {}, not a string", set.type_name());
   }
   const std::string_view characters = set.text() == nullptr ? std::string_view() : set.text()->bytes();
-  HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, text.size() * (1 + characters.size())));
-  const Range kept = strip(text.bytes(), set.text() == nullptr ? nullptr : &characters, left, right);
-  return slice_value(call, text, kept.begin, kept.end);
+  HEADWATER_RETURN_IF_ERROR(call.step(text.size() * (1 + characters.size())));
+  return slice_value(call, text, strip(text.bytes(), set.text() == nullptr ? nullptr : &characters, left, right));
 }
 
-Result<Value> change_case(const Call& call, const Text& text, bool upper) {
-  const auto is_ascii = [](char c) { return (c & 0x80) == 0; };
-  if (!std::all_of(text.bytes().begin(), text.bytes().end(), is_ascii)) {
-    return error_at(call.where, ErrorCode::kUnsupported, "only ASCII text changes case here");
-  }
-  return make_text(call.where, call.budget, text.with_ascii_case(upper));
-}
-
-Result<Value> replace_text(const Call& call, const Text& text, const Value& from, const Value& to) {
-  HEADWATER_ASSIGN_OR_RETURN(const Text old_part, to_text(call.where, from));
-  HEADWATER_ASSIGN_OR_RETURN(const Text new_part, to_text(call.where, to));
-  if (old_part.empty()) return error_at(call.where, ErrorCode::kUnsupported, "an empty string cannot be replaced here");
-  HEADWATER_RETURN_IF_ERROR(charge_search(call, text, old_part));
+Result<Value> replace_text(const Call& call, const Text& text, const Text& from, const Text& to, int64_t count_max) {
+  if (from.empty()) return call.unsupported("an empty string cannot be replaced here");
+  HEADWATER_RETURN_IF_ERROR(charge_search(call, text, from));
   Text result;
   size_t begin = 0;
-  for (size_t found; (found = text.bytes().find(old_part.bytes(), begin)) != std::string::npos;) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.build(call.where, found - begin + new_part.footprint()));
+  for (size_t found; count_max != 0 && (found = text.bytes().find(from.bytes(), begin)) != std::string::npos;) {
+    HEADWATER_RETURN_IF_ERROR(call.build(found - begin + to.footprint()));
     result.append(text, begin, found);
-    result.append(new_part);
-    begin = found + old_part.size();
+    result.append(to);
+    begin = found + from.size();
+    --count_max;
   }
-  HEADWATER_RETURN_IF_ERROR(call.budget.build(call.where, text.size() - begin));
+  HEADWATER_RETURN_IF_ERROR(call.build(text.size() - begin));
   result.append(text, begin, text.size());
   return Value::of_text(std::move(result));
 }
 
-Result<Value> split_text(const Call& call, const Text& text, const Value& separator) {
-  if (separator.is_undefined() || separator.is_none()) {
-    HEADWATER_RETURN_IF_ERROR(call.budget.step(call.where, text.size()));
-    return split_at_white_space(call, text);
+Result<Value> split_text(const Call& call, const Text& text, const Value& separator, int64_t count_max,
+                         bool from_right) {
+  if (separator.is_missing() || separator.is_none()) {
+    HEADWATER_RETURN_IF_ERROR(call.step(text.size()));
+    return list_of_ranges(call, text, words(text.bytes(), count_max, from_right));
   }
   if (separator.text() == nullptr || separator.text()->empty()) {
-    return error_at(call.where, ErrorCode::kInvalidArgument, "split() needs a separator that is not empty");
+    return call.wrong("split() needs a separator that is not empty");
   }
   HEADWATER_RETURN_IF_ERROR(charge_search(call, text, *separator.text()));
-  std::vector<Value> parts;
-  for (size_t begin = 0; begin != std::string::npos;) {
-    const size_t found = text.bytes().find(separator.text()->bytes(), begin);
-    HEADWATER_ASSIGN_OR_RETURN(Value part, slice_value(call, text, begin, std::min(found, text.size())));
-    parts.push_back(std::move(part));
-    begin = found == std::string::npos ? found : found + separator.text()->size();
+  return list_of_ranges(call, text, between(text.bytes(), separator.text()->bytes(), count_max, from_right));
+}
+
+Result<Value> split_lines(const Call& call, const Text& text, bool keep_ends) {
+  HEADWATER_RETURN_IF_ERROR(call.step(text.size()));
+  std::vector<Range> lines;
+  const std::string_view bytes = text.bytes();
+  size_t begin = 0;
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Character character = first_character(bytes.substr(at));
+    const char32_t c = character.code_point;
+    const bool is_end = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    const size_t next = at + character.bytes + (bytes.substr(at).starts_with("\r\n") ? 1 : 0);
+    if (is_end) {
+      lines.push_back({begin, keep_ends ? next : at});
+      begin = next;
+    }
+    at = is_end ? next : at + character.bytes;
   }
-  return make_list(call.where, call.budget, std::move(parts));
+  if (begin < bytes.size()) lines.push_back({begin, bytes.size()});
+  return list_of_ranges(call, text, lines);
 }
 
 Result<bool> contains_text(const Call& call, const Text& text, const Text& part) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
-
 namespace headwater::text::jinja {
 namespace {
 
@@ -19,8 +17,12 @@ bool contains_character(std::string_view set, char32_t code_point) {
 }  // namespace
 
 void Text::append(std::string_view valid_utf8, bool owned) {
-  if (valid_utf8.empty()) return;
   bytes_ += valid_utf8;
+  mark(owned);
+}
+
+void Text::mark(bool owned) {
+  if (bytes_.size() == (runs_.empty() ? 0 : runs_.back().end)) return;
   if (!runs_.empty() && runs_.back().owned == owned) {
     runs_.back().end = bytes_.size();
   } else {
@@ -41,15 +43,7 @@ void Text::append(const Text& other, size_t begin, size_t end) {
 Text Text::slice(size_t begin, size_t end) const {
   Text result;
   result.append(*this, begin, end);
-  return result;
-}
-
-Text Text::with_ascii_case(bool upper) const {
-  Text result = *this;
-  for (char& c : result.bytes_) {
-    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    if (!upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  result.is_safe_ = is_safe_;
   return result;
 }
 

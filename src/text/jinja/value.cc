@@ -1,7 +1,6 @@
 #include "text/jinja/value.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace headwater::text::jinja {
 namespace {
@@ -15,36 +14,45 @@ uint32_t nesting_of(const Value& value) {
   return 0;
 }
 
-Status check_nesting(Position where, uint32_t nesting) {
+Status check_nesting(const Call& call, uint32_t nesting) {
   if (nesting <= kNestingMax) return {};
-  return error_at(where, ErrorCode::kExhausted, "lists and dicts nest more than {} deep", kNestingMax);
+  return error_at(call.where, ErrorCode::kExhausted, "lists and dicts nest more than {} deep", kNestingMax);
 }
 
-// As Python's repr(float): the shortest digits that give the number back, always recognisable as a float.
-std::string float_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
+bool is_key(const Value& value) {
+  return value.text() != nullptr || value.is_none() || number_of(value);
 }
 
-Result<bool> equal_lists(Position where, Budget& budget, const List& left, const List& right) {
-  if (left.items.size() != right.items.size()) return false;
+bool same_numbers(const Number& a, const Number& b) {
+  return a.is_float || b.is_float ? a.floating == b.floating : a.integer == b.integer;
+}
+
+bool same_keys(const Value& a, const Value& b) {
+  if (a.text() != nullptr || b.text() != nullptr) {
+    return a.text() != nullptr && b.text() != nullptr && a.text()->bytes() == b.text()->bytes();
+  }
+  const auto left = number_of(a);
+  const auto right = number_of(b);
+  return left && right ? same_numbers(*left, *right) : a.is_none() && b.is_none();
+}
+
+Result<bool> equal_lists(const Call& call, const List& left, const List& right) {
+  if (&left == &right) return true;
+  if (left.kind != right.kind || !left.has_places() || left.items.size() != right.items.size()) return false;
   for (size_t i = 0; i < left.items.size(); ++i) {
-    HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(where, budget, left.items[i], right.items[i]));
+    HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, left.items[i], right.items[i]));
     if (!same) return false;
   }
   return true;
 }
 
-Result<bool> equal_dicts(Position where, Budget& budget, const Dict& left, const Dict& right) {
+Result<bool> equal_dicts(const Call& call, const Dict& left, const Dict& right) {
   if (left.entries.size() != right.entries.size()) return false;
   for (const auto& [key, value] : left.entries) {
-    HEADWATER_RETURN_IF_ERROR(budget.step(where, right.entries.size() * sizeof(Text)));
-    const Value* other = right.find(key.bytes());
+    HEADWATER_RETURN_IF_ERROR(call.step(right.scan_bytes()));
+    const Value* other = right.find(key);
     if (other == nullptr) return false;
-    HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(where, budget, value, *other));
+    HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, value, *other));
     if (!same) return false;
   }
   return true;
@@ -57,23 +65,30 @@ bool Value::truth() const {
   if (const int64_t* value = integer()) return *value != 0;
   if (const double* value = floating()) return *value != 0;
   if (text() != nullptr) return !text()->empty();
-  if (list() != nullptr) return !list()->items.empty();
+  if (list() != nullptr) return list()->kind == ListKind::kGenerator || !list()->items.empty();
   if (dict() != nullptr) return !dict()->entries.empty();
-  return space() != nullptr;
+  return !is_undefined() && !is_none();
 }
 
 const char* Value::type_name() const {
-  static constexpr const char* kNames[] = {"an undefined value", "none",   "a boolean", "an integer", "a float",
-                                           "a string",           "a list", "a mapping", "a namespace"};
+  static constexpr const char* kNames[] = {
+      "an undefined value", "none",   "a boolean", "an integer",          "a float", "a string", "a list", "a mapping",
+      "a namespace",        "a loop", "a macro",   "a function or method"};
   static_assert(std::size(kNames) == std::variant_size_v<Held>);
   return kNames[held_.index()];
 }
 
 const Value* Dict::find(std::string_view key) const {
   for (const auto& [name, value] : entries) {
-    if (name.bytes() == key) return &value;
+    if (name.text() != nullptr && name.text()->bytes() == key) return &value;
   }
   return nullptr;
+}
+
+const Value* Dict::find(const Value& key) const {
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return same_keys(entry.first, key); });
+  return found == entries.end() ? nullptr : &found->second;
 }
 
 void Namespace::set(std::string_view name, Value value) {
@@ -100,84 +115,89 @@ std::optional<Number> number_of(const Value& value) {
   return std::nullopt;
 }
 
-Result<Value> make_text(Position where, Budget& budget, Text text) {
-  HEADWATER_RETURN_IF_ERROR(budget.build(where, text.footprint()));
+std::optional<int64_t> integer_of(const Value& value) {
+  const auto number = number_of(value);
+  return number && !number->is_float ? std::optional(number->integer) : std::nullopt;
+}
+
+Result<Value> make_text(const Call& call, Text text) {
+  HEADWATER_RETURN_IF_ERROR(call.build(text.footprint()));
   return Value::of_text(std::move(text));
 }
 
-Status check_storable(Position where, const Value& value) {
-  if (value.space() == nullptr) return {};
-  return error_at(where, ErrorCode::kUnsupported, "a namespace cannot be held by another value here");
+Status check_storable(const Call& call, const Value& value) {
+  if (value.space() == nullptr && value.loop() == nullptr) return {};
+  return call.unsupported("{} cannot be held by another value here", value.type_name());
 }
 
-Result<Value> make_list(Position where, Budget& budget, std::vector<Value> items) {
+Result<Value> make_list(const Call& call, std::vector<Value> items, ListKind kind) {
   List list;
   for (const Value& item : items) {
-    HEADWATER_RETURN_IF_ERROR(check_storable(where, item));
+    HEADWATER_RETURN_IF_ERROR(check_storable(call, item));
     list.nesting = std::max(list.nesting, nesting_of(item) + 1);
   }
-  HEADWATER_RETURN_IF_ERROR(check_nesting(where, list.nesting));
-  HEADWATER_RETURN_IF_ERROR(budget.build(where, sizeof(List) + items.size() * sizeof(Value)));
+  HEADWATER_RETURN_IF_ERROR(check_nesting(call, list.nesting));
+  HEADWATER_RETURN_IF_ERROR(call.build(sizeof(List) + items.size() * sizeof(Value)));
   list.items = std::move(items);
+  list.kind = kind;
   return Value(Value::Held(std::make_shared<const List>(std::move(list))));
 }
 
-Result<Value> make_dict(Position where, Budget& budget, std::vector<std::pair<Text, Value>> entries) {
-  Dict dict;
+Result<Value> make_dict(const Call& call, Entries entries) {
+  Dict different;
   for (auto& entry : entries) {
-    auto& key = entry.first;
-    auto& value = entry.second;
-    HEADWATER_RETURN_IF_ERROR(check_storable(where, value));
-    HEADWATER_RETURN_IF_ERROR(budget.build(where, key.footprint() + sizeof(Value)));
-    HEADWATER_RETURN_IF_ERROR(budget.step(where, dict.entries.size() * sizeof(Text)));
-    dict.nesting = std::max(dict.nesting, nesting_of(value) + 1);
-    const auto known = std::find_if(dict.entries.begin(), dict.entries.end(),
-                                    [&](const auto& other) { return other.first.bytes() == key.bytes(); });
-    if (known != dict.entries.end()) {
-      known->second = std::move(value);
+    HEADWATER_RETURN_IF_ERROR(call.step(different.scan_bytes()));
+    const auto known = std::find_if(different.entries.begin(), different.entries.end(),
+                                    [&](const auto& other) { return same_keys(other.first, entry.first); });
+    if (known != different.entries.end()) {
+      known->second = std::move(entry.second);
     } else {
-      dict.entries.emplace_back(std::move(key), std::move(value));
+      different.entries.push_back(std::move(entry));
     }
   }
-  HEADWATER_RETURN_IF_ERROR(check_nesting(where, dict.nesting));
+  return make_dict_of_different_keys(call, std::move(different.entries));
+}
+
+Result<Value> make_dict_of_different_keys(const Call& call, Entries entries) {
+  Dict dict;
+  for (const auto& [key, value] : entries) {
+    if (!is_key(key)) return call.unsupported("{} as a key; strings, numbers and none are known here", key.type_name());
+    HEADWATER_RETURN_IF_ERROR(check_storable(call, value));
+    dict.nesting = std::max(dict.nesting, nesting_of(value) + 1);
+  }
+  HEADWATER_RETURN_IF_ERROR(check_nesting(call, dict.nesting));
+  HEADWATER_RETURN_IF_ERROR(call.build(sizeof(Dict) + entries.size() * sizeof(entries[0])));
+  dict.entries = std::move(entries);
   return Value(Value::Held(std::make_shared<const Dict>(std::move(dict))));
 }
 
-Result<bool> equal(Position where, Budget& budget, const Value& left, const Value& right) {
-  HEADWATER_RETURN_IF_ERROR(budget.step(where));
+Result<bool> equal(const Call& call, const Value& left, const Value& right) {
+  HEADWATER_RETURN_IF_ERROR(call.step());
   const auto a = number_of(left);
   const auto b = number_of(right);
-  if (a && b) return a->is_float || b->is_float ? a->floating == b->floating : a->integer == b->integer;
+  if (a && b) return same_numbers(*a, *b);
   if (left.text() != nullptr && right.text() != nullptr) {
     if (left.text()->size() != right.text()->size()) return false;
-    HEADWATER_RETURN_IF_ERROR(budget.step(where, left.text()->size()));
+    HEADWATER_RETURN_IF_ERROR(call.step(left.text()->size()));
     return left.text()->bytes() == right.text()->bytes();
   }
-  if (left.list() != nullptr && right.list() != nullptr) return equal_lists(where, budget, *left.list(), *right.list());
-  if (left.dict() != nullptr && right.dict() != nullptr) return equal_dicts(where, budget, *left.dict(), *right.dict());
+  if (left.list() != nullptr && right.list() != nullptr) return equal_lists(call, *left.list(), *right.list());
+  if (left.dict() != nullptr && right.dict() != nullptr) return equal_dicts(call, *left.dict(), *right.dict());
   if (left.space() != nullptr) return left.space() == right.space();
+  if (left.loop() != nullptr) return left.loop() == right.loop();
+  if (left.macro() != nullptr) return left.macro() == right.macro();
   return (left.is_none() && right.is_none()) || (left.is_undefined() && right.is_undefined());
 }
 
-Result<bool> less(Position where, Budget& budget, const Value& left, const Value& right) {
+Result<bool> less(const Call& call, const Value& left, const Value& right) {
   const auto a = number_of(left);
   const auto b = number_of(right);
   if (a && b) return a->is_float || b->is_float ? a->floating < b->floating : a->integer < b->integer;
   if (left.text() == nullptr || right.text() == nullptr) {
-    return error_at(where, ErrorCode::kInvalidArgument, "{} and {} have no order", left.type_name(), right.type_name());
+    return call.wrong("{} and {} have no order", left.type_name(), right.type_name());
   }
-  HEADWATER_RETURN_IF_ERROR(budget.step(where, std::min(left.text()->size(), right.text()->size())));
+  HEADWATER_RETURN_IF_ERROR(call.step(std::min(left.text()->size(), right.text()->size())));
   return left.text()->bytes() < right.text()->bytes();  // byte order of UTF-8 is code point order
-}
-
-Result<Text> to_text(Position where, const Value& value) {
-  if (value.text() != nullptr) return *value.text();
-  if (value.is_undefined()) return Text();
-  if (value.is_none()) return Text("None", true);
-  if (const bool* held = value.boolean()) return Text(*held ? "True" : "False", true);
-  if (const int64_t* held = value.integer()) return Text(fmt::format("{}", *held), true);
-  if (const double* held = value.floating()) return Text(float_text(*held), true);
-  return error_at(where, ErrorCode::kUnsupported, "{} cannot be written as text here", value.type_name());
 }
 
 }  // namespace headwater::text::jinja
