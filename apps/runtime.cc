@@ -40,19 +40,16 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   HEADWATER_ASSIGN_OR_RETURN(runtime.path, model_path(options));
   HEADWATER_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::open(runtime.path));
   runtime.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
-  const model::GgufFile* file = runtime.checkpoint->gguf();
-  if (file == nullptr) {
-    return error(ErrorCode::kUnsupported, "'{}' is a folder: its tokenizer is not read yet; give a GGUF file",
-                 runtime.path);
-  }
   HEADWATER_ASSIGN_OR_RETURN(runtime.backend, backend::create_backend(options.backend, {options.threads, ""}));
   runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
-  HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*file));
+  HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*runtime.checkpoint));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer));
-  if (file->has("tokenizer.chat_template")) {
-    HEADWATER_ASSIGN_OR_RETURN(auto chat_template, text::ChatTemplate::create(*file, *runtime.tokenizer));
-    runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template));
+  auto chat_template = text::ChatTemplate::create(*runtime.checkpoint, *runtime.tokenizer);
+  if (chat_template) {
+    runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template).value());
+  } else if (chat_template.status().code() != ErrorCode::kNotFound) {
+    return chat_template.status();
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   HEADWATER_ASSIGN_OR_RETURN(

@@ -110,25 +110,19 @@ struct Loaded {
   server::openai::ServedModel served;
 };
 
-Result<std::string> template_source(const ServeOptions& options, const Runtime& runtime) {
-  if (options.chat_template.empty()) {
-    if (!runtime.checkpoint->gguf()->has("tokenizer.chat_template")) return std::string();
-    HEADWATER_ASSIGN_OR_RETURN(const std::string_view source,
-                               runtime.checkpoint->gguf()->string_at("tokenizer.chat_template"));
-    return std::string(source);
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return error(ErrorCode::kNotFound, "--chat-template {}: cannot be read, or is empty", path);
   }
-  std::ifstream file(options.chat_template, std::ios::binary);
-  std::ostringstream source;
-  if (!file || !(source << file.rdbuf())) {
-    return error(ErrorCode::kNotFound, "--chat-template {}: cannot be read, or is empty", options.chat_template);
-  }
-  return source.str();
+  return text.str();
 }
 
 // Whether the template marks thinking in a way that can be separated.
 Result<bool> use_chat_template(const ServeOptions& options, Runtime& runtime) {
-  HEADWATER_ASSIGN_OR_RETURN(const std::string source, template_source(options, runtime));
   if (!options.chat_template.empty()) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::string source, read_text(options.chat_template));
     const text::Tokenizer& tokenizer = *runtime.tokenizer;
     auto parsed = text::ChatTemplate::parse(source, std::string(tokenizer.bytes_of(tokenizer.bos())),
                                             std::string(tokenizer.bytes_of(tokenizer.eos())));
@@ -137,7 +131,9 @@ Result<bool> use_chat_template(const ServeOptions& options, Runtime& runtime) {
     }
     runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(*parsed));
   }
-  const auto mentions = [&](const char* text) { return source.find(text) != std::string::npos; };
+  const auto mentions = [&](const char* text) {
+    return runtime.chat_template != nullptr && runtime.chat_template->mentions(text);
+  };
   const bool reasoning = mentions("<think>") && mentions("</think>");
   if (reasoning) {
     fmt::print(stderr, "thinking text inside <think> ... </think> goes to reasoning_content\n");

@@ -3,7 +3,7 @@
 //   products          the larger of: weight bytes at the memory's rate; multiply-adds of quantised weights at the rate
 //                     of byte products, where that was measured
 //   attend            bench/attention_bound.h; the query tokens of a prompt chunk fill row tiles
-//   norm, rope+append, silu, gather, sample
+//   norm, rope+append, gate, gather, sample
 //                     activation bytes at the private cache's rate
 //   embed, merge, copy, host
 //                     no bound

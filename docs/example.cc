@@ -10,12 +10,12 @@
 using namespace headwater;
 
 Status run(const char* path) {
-  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(path));
+  HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::open(path));
   HEADWATER_ASSIGN_OR_RETURN(const auto backend, backend::create_backend("auto", {}));
-  HEADWATER_ASSIGN_OR_RETURN(const auto model, model::load_model(file, *backend));
+  HEADWATER_ASSIGN_OR_RETURN(const auto model, model::load_model(checkpoint, *backend));
   HEADWATER_ASSIGN_OR_RETURN(const auto decoder, model->create_decoder());
-  HEADWATER_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::create(file));
-  HEADWATER_ASSIGN_OR_RETURN(const text::ChatTemplate chat, text::ChatTemplate::create(file, tokenizer));
+  HEADWATER_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::create(checkpoint));
+  HEADWATER_ASSIGN_OR_RETURN(const text::ChatTemplate chat, text::ChatTemplate::create(checkpoint, tokenizer));
   engine::EngineConfig config;
   config.kv_bytes = 64u << 20;
   HEADWATER_ASSIGN_OR_RETURN(const auto engine, engine::Engine::create(config, *decoder, *backend));

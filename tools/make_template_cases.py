@@ -215,7 +215,7 @@ PIECES = [
     "{{ 'héllo'.find('l') }} {{ 'abc'.find('x') }} {{ 'aXbX'.count('X') }} {{ [1, 2, 1].count(1) }} {{ '-'.join(['a', 'b']) }} {{ ''.join('ab') }} {{ 'abc'.startswith(('x', 'a')) }} {{ 'abc'.endswith(('x', 'y')) }} {{ 'prefix-x'.removeprefix('prefix-') }} {{ 'x.py'.removesuffix('.py') }} {{ 'x'.removesuffix('y') }} {{ 'aaa'.replace('a', 'b', 1) }} {{ 'aB c'.title() }}", "{{ '-'.join([1]) }}", "{{ 'a'.startswith(1) }}", "{{ missing.strip() }}", "{{ none.strip() }}", "{{ [1].strip() }}", "{{ 'a'.items() }}", "{{ {'a': 1}.strip() }}",
     # more tests, operators and functions
     "{{ 1 is eq 1 }} {{ 1 is equalto(2) }} {{ 2 is ge 2 }} {{ 1 is lt 2 }} {{ 'a' is in ['a'] }} {{ 'a' is not in 'abc' }} {{ 4 is divisibleby 2 }} {{ 3 is even }} {{ 3 is odd }} {{ true is sameas true }} {{ none is sameas false }} {{ 1 is gt(0) and 2 is ne 3 }} {{ 'x' is eq 'x' if true }}", "{{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ 7.5 % 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 3 * 'ab' }} {{ 1.0 * 2 }} {{ 2 - 0.5 }} {{ 1e3 // 7 }}", "{{ 2 in (1, 2) }} {{ 'a' in {'a': 1}.keys() }} {{ 1 in range(3) }} {{ none in [none] }} {{ [1] in [[1]] }} {{ 'x' not in ['y'] }}",
-    "{{ strftime_now('%d %b %Y') }} {{ strftime_now('%Y-%m-%d %H:%M:%S %A %j %%') }} {{ strftime_now is defined }}", "{{ range(200000)|list|length }}", "{{ range('a') }}",
+    "{{ strftime_now('%d %b %Y') }} {{ strftime_now('%Y-%m-%d %H:%M:%S %A %j %%') }} {{ strftime_now is defined }}", "{{ range(200000)|list|length }}", "{{ range('a') }}", "{{ 2.5 is odd }}{{ 2.5 is even }}{{ 4.0 is even }}", "{{ 5|indent }}",
 ]
 
 

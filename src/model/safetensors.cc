@@ -149,6 +149,11 @@ const json::Value& SafetensorsFolder::config() const {
 Result<std::string_view> SafetensorsFolder::text(std::string_view name) const {
   return impl_->text(name);
 }
+Result<std::string_view> SafetensorsFolder::text_or_nothing(std::string_view name) const {
+  Result<std::string_view> found = text(name);
+  if (!found && found.status().code() == ErrorCode::kNotFound) return std::string_view();
+  return found;
+}
 const std::vector<Tensor>& SafetensorsFolder::tensors() const {
   return impl_->tensors;
 }

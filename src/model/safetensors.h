@@ -26,6 +26,7 @@ class SafetensorsFolder {
   const json::Value& config() const;  // config.json, an object
   // The bytes of another file of the folder by its name ("tokenizer.json"); kNotFound when it is not there.
   Result<std::string_view> text(std::string_view name) const;
+  Result<std::string_view> text_or_nothing(std::string_view name) const;  // empty when it is not there
 
   const std::vector<Tensor>& tensors() const;       // Tensor::shape reversed: columns first, as GGUF has it
   const Tensor* find(std::string_view name) const;  // nullptr when absent

@@ -98,6 +98,7 @@ std::tm local_time() {
 }  // namespace
 
 struct ChatTemplate::Impl {
+  std::string text;  // of source
   jinja::Template source;
   std::optional<jinja::Template> with_tools;  // instead of source where there are tools
   std::string bos;
@@ -108,8 +109,12 @@ struct ChatTemplate::Impl {
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string bos, std::string eos,
                                          TemplateLimits limits) {
   HEADWATER_ASSIGN_OR_RETURN(jinja::Template parsed, parse_source(source, limits));
-  return ChatTemplate(
-      std::make_unique<Impl>(Impl{std::move(parsed), std::nullopt, valid_utf8(bos), valid_utf8(eos), limits}));
+  return ChatTemplate(std::make_unique<Impl>(
+      Impl{std::string(source), std::move(parsed), std::nullopt, valid_utf8(bos), valid_utf8(eos), limits}));
+}
+
+bool ChatTemplate::mentions(std::string_view text) const {
+  return impl_->text.find(text) != std::string::npos;
 }
 
 Status ChatTemplate::set_tool_use(std::string_view source) {
@@ -117,7 +122,15 @@ Status ChatTemplate::set_tool_use(std::string_view source) {
   return {};
 }
 
-Result<ChatTemplate> ChatTemplate::create(const model::GgufFile& file, const Tokenizer& tokenizer) {
+Result<ChatTemplate> ChatTemplate::create(const model::Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  if (checkpoint.gguf() != nullptr) return from_gguf(*checkpoint.gguf(), tokenizer);
+  const model::SafetensorsFolder& folder = *checkpoint.folder();
+  HEADWATER_ASSIGN_OR_RETURN(const std::string_view source, folder.text_or_nothing("chat_template.jinja"));
+  HEADWATER_ASSIGN_OR_RETURN(const std::string_view config, folder.text_or_nothing("tokenizer_config.json"));
+  return from_texts(source, config);
+}
+
+Result<ChatTemplate> ChatTemplate::from_gguf(const model::GgufFile& file, const Tokenizer& tokenizer) {
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view source, file.string_at("tokenizer.chat_template"));
   HEADWATER_ASSIGN_OR_RETURN(ChatTemplate made, parse(source, std::string(tokenizer.bytes_of(tokenizer.bos())),
                                                       std::string(tokenizer.bytes_of(tokenizer.eos()))));

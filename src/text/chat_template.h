@@ -73,9 +73,9 @@ class ChatTemplate {
   // transformers.
   static Result<ChatTemplate> parse(std::string_view source, std::string bos, std::string eos,
                                     TemplateLimits limits = {});
-  // From tokenizer.chat_template, and tokenizer.chat_template.tool_use where there is one, which then serves
-  // conversations with tools; kNotFound when the file has none.
-  static Result<ChatTemplate> create(const model::GgufFile& file, const Tokenizer& tokenizer);
+  // The model's own: of a GGUF file tokenizer.chat_template, and tokenizer.chat_template.tool_use where there is one, which
+  // then serves conversations with tools; of a folder as from_texts() says. kNotFound when it has none.
+  static Result<ChatTemplate> create(const model::Checkpoint& checkpoint, const Tokenizer& tokenizer);
   // From the texts of a model's folder, "" where there is no such file: chat_template.jinja, else "chat_template" of
   // tokenizer_config.json (a text, or a list of {name, template} with "default" and "tool_use"); bos_token and eos_token
   // are the latter's. kNotFound when neither has a template.
@@ -89,6 +89,8 @@ class ChatTemplate {
   Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::span<const Message> messages,
                                       const RenderOptions& options) const;
 
+  // Whether the template's source has this text; how it marks thinking can only be told by that.
+  bool mentions(std::string_view text) const;
   // What the template makes of content that is a list of {type: "text", text}: the same as of a text, or something else.
   bool reads_parts() const;
   // Whether calls of tools are to have their arguments as objects, or as JSON text.
@@ -97,6 +99,7 @@ class ChatTemplate {
  private:
   struct Impl;
   explicit ChatTemplate(std::unique_ptr<Impl> impl);
+  static Result<ChatTemplate> from_gguf(const model::GgufFile& file, const Tokenizer& tokenizer);
   Status set_tool_use(std::string_view source);
   std::unique_ptr<Impl> impl_;
 };

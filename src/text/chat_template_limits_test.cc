@@ -49,7 +49,7 @@ std::vector<Hostile> hostile_templates() {
       {"{{ 'x' * 1000000000000 }}", kBytes},
       {"{{ 'x' * 9223372036854775807 }}", kBytes},
       {"{{ ('x' * 60000000)|length }}", kMore},
-      {"{% for i in range(30) %}{{ 'x' * 600000 }}{% endfor %}", "writes more than"},
+      {"{% set x = 'x' * 600000 %}{% for i in range(30) %}{{ x }}{% endfor %}", "writes more than"},
       {grow + "{% set ns.x = ns.x + ns.x %}{% endfor %}", kMore},
       {grow + "{% set ns.x = ns.x ~ ns.x %}{% endfor %}", kMore},
       {grow + "{% set ns.x = ns.x|replace('a', ns.x) %}{% endfor %}", kMore},
@@ -68,7 +68,7 @@ std::vector<Hostile> hostile_templates() {
       {"{% set x = 'a' * 1000000 %}{{ x.split('a')|length }}", kBytes},
       {"{% set x = ('a' * 9999 + 'b') * 99 %}{{ ('a' * 9999).join(x.split('b')).find('a' * 9998 + 'c') }}", kSteps},
       {"{% set x = 'a ' * 1000000 %}{{ x|upper|title|trim|list|length }}", kMore},
-      {"{{ ('a' * 1000000)|indent(1000) }}{{ ('\\n' * 1000000)|indent(1000, true, true) }}", kBytes},
+      {"{{ ('a' * 1000000)|indent(1000) }}{{ ('\\n' * 1000000)|indent(1000, true, true) }}", kMore},
       {"{{ '%1001s' % 'x' }}", "at most 1000"},
       {"{{ '%999999999999999999999d' % 1 }}", "at most 1000"},
       {"{{ range(99999)|list|unique|list|length }}", kSteps},
@@ -94,6 +94,7 @@ TEST(ChatTemplateLimits, HostileTemplatesEndSoonWithAClearError) {
     EXPECT_FALSE(status.is_ok()) << hostile.source.substr(0, 200);
     EXPECT_THAT(status.message(), HasSubstr(hostile.message)) << hostile.source.substr(0, 200);
     EXPECT_LT(ms, 500) << hostile.source.substr(0, 200);  // of the processor; 50 without sanitizers and other work
+    if (ms > slowest_ms) RecordProperty("slowest", hostile.source.substr(0, 200));
     slowest_ms = std::max(slowest_ms, ms);
   }
   RecordProperty("slowest_ms", std::to_string(slowest_ms));

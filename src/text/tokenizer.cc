@@ -72,6 +72,7 @@ struct Tokenizer::Impl {
   TokenizerSpec::LeadingSpace leading_space;
   TokenId bos;
   TokenId eos;
+  TokenId unknown;
   std::vector<TokenId> ends;  // sorted
 
   static Result<std::unique_ptr<Impl>> create(const TokenizerSpec& spec);
@@ -128,6 +129,7 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
                                      .leading_space = spec.leading_space,
                                      .bos = spec.bos,
                                      .eos = spec.eos,
+                                     .unknown = spec.unknown,
                                      .ends = spec.end_of_turn});
   if (spec.model == ModelKind::kUnigram) {
     HEADWATER_ASSIGN_OR_RETURN(Unigram unigram, Unigram::create(spec));
@@ -214,6 +216,15 @@ void Tokenizer::Impl::encode(std::string_view text, const std::vector<Run>& runs
     if (match.id != kNoToken) out.push_back(match.id);
     at = match.end;
   }
+}
+
+Result<Tokenizer> Tokenizer::create(const model::Checkpoint& checkpoint) {
+  if (checkpoint.gguf() != nullptr) return create(*checkpoint.gguf());
+  const model::SafetensorsFolder& folder = *checkpoint.folder();
+  HEADWATER_ASSIGN_OR_RETURN(const std::string_view tokenizer, folder.text("tokenizer.json"));
+  HEADWATER_ASSIGN_OR_RETURN(const std::string_view config, folder.text_or_nothing("tokenizer_config.json"));
+  HEADWATER_ASSIGN_OR_RETURN(const std::string_view generation, folder.text_or_nothing("generation_config.json"));
+  return create(tokenizer, config, generation);
 }
 
 Result<Tokenizer> Tokenizer::create(const model::GgufFile& file) {
@@ -314,6 +325,10 @@ TokenId Tokenizer::bos() const {
 }
 TokenId Tokenizer::eos() const {
   return impl_->eos;
+}
+
+TokenId Tokenizer::unknown() const {
+  return impl_->unknown;
 }
 
 TokenId Tokenizer::find(std::string_view token) const {

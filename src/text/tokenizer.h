@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/core.h"
-#include "model/gguf.h"
+#include "model/checkpoint.h"
 
 namespace headwater::text {
 
@@ -32,6 +32,8 @@ struct TokenizerSpec;  // text/tokenizer_spec.h: a vocabulary as plain data
 
 class Tokenizer {
  public:
+  // From a GGUF file's metadata, or the texts of a folder. kNotFound where the folder has no tokenizer.json.
+  static Result<Tokenizer> create(const model::Checkpoint& checkpoint);
   static Result<Tokenizer> create(const model::GgufFile& file);
   // From the texts of a folder: tokenizer.json, and tokenizer_config.json and generation_config.json where they are there
   // (else empty), which name BOS, EOS and what else ends an answer.
@@ -67,6 +69,7 @@ class Tokenizer {
                                    // but for what gives no token, or is one unknown token together
   TokenId bos() const;             // kNoToken when there is none
   TokenId eos() const;
+  TokenId unknown() const;  // what text becomes that has no token; a file may call it a control token
   TokenId find(std::string_view token) const;  // the id of a token's spelling; kNoToken when absent
   // What of the bytes of the first token of a text is text: without the space that encoding puts in front.
   std::string_view first_bytes_of(TokenId id) const;

@@ -32,7 +32,7 @@ for arm in arms:
         rows = [line for line in lines if "kind" in line and (line["arm"], line["phase"]) == (arm, phase)]
         kinds = [row["kind"] for row in rows]
         assert len(kinds) == len(set(kinds)), kinds
-        assert {"embed", "norm", "product 576 -> 960", "product 576 -> 49152", "rope+append", "attend", "merge", "silu",
+        assert {"embed", "norm", "product 576 -> 960", "product 576 -> 49152", "rope+append", "attend", "merge", "gate",
                 "gather", "sample", "host"} <= set(kinds), kinds
         assert all(row["ms"] > 0 and 0 < row["share"] < 1 for row in rows), rows
         assert all(row["bound"] in ("memory", "arithmetic", "-") for row in rows), rows

@@ -32,7 +32,7 @@ TEST(Memory, ResidentIsTheFileOnceTheKvPoolAndLittleElse) {
   ASSERT_TRUE(answers) << answers.status().message();
   const uint64_t at_end = memory_resident_bytes();
 
-  const uint64_t file = loaded->file->file_bytes();
+  const uint64_t file = loaded->checkpoint->file_bytes();
   const uint64_t pages_used = real->engine->cache().counters().pages_allocated;
   fmt::print(
       "resident MiB: start {}, with weights {}, with engine {}, after a request {}; file {}, KV pool {}, {} pages "

@@ -48,8 +48,8 @@ const Case kCases[] = {
     {DType::kQ4_0, {}},
     {DType::kQ4_1, {}},
     {DType::kQ4_1, {.layers = 3, .embedding = 96, .kv_heads = 1, .head_dim = 32}},
-    {DType::kMXFP4, {}},
-    {DType::kQ6_K, {.embedding = 256, .feed_forward = 512, .head_dim = 64}},
+    {DType::kMXFP4, {.layers = 1}},
+    {DType::kQ6_K, {.layers = 1, .embedding = 256, .feed_forward = 256, .head_dim = 64, .vocabulary = 40}},
 };
 
 // Logits have a deviation near 1. With f32 weights and f32 keys and values only the order of sums differs; weights of

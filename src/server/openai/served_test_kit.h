@@ -32,7 +32,7 @@ class TestModel {
 
  private:
   static text::Tokenizer create_tokenizer(text::TestVocabulary& vocabulary, bool add_bos) {
-    vocabulary.spec().add_bos = add_bos;
+    if (add_bos) vocabulary.spec().prompt_prefix = {vocabulary.spec().bos};
     return vocabulary.tokenizer();
   }
 

@@ -183,7 +183,8 @@ Result<std::string> indentation(const Call& call, const Value& width, int64_t ot
 }
 
 Result<Value> indent_filter(const Call& call, Arguments arguments) {
-  HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
+  if (arguments[0].text() == nullptr) return call.wrong("indent takes a string, not {}", arguments[0].type_name());
+  const Text& text = *arguments[0].text();
   HEADWATER_ASSIGN_OR_RETURN(const std::string indent, indentation(call, arguments[1], 4));
   HEADWATER_ASSIGN_OR_RETURN(const Value lines, split_lines(call, text, false));
   const bool ends_with_line = text.bytes().ends_with('\n');

@@ -67,7 +67,7 @@ Result<Value> repeat(const Call& call, const Text& text, int64_t count) {
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(each, static_cast<uint64_t>(count), &bytes)) bytes = UINT64_MAX;
   HEADWATER_RETURN_IF_ERROR(call.build(bytes));
-  HEADWATER_RETURN_IF_ERROR(call.step(bytes));
+  HEADWATER_RETURN_IF_ERROR(call.rewrite(bytes));  // dearer than a copy: a few letters ask for any amount of memory
   Text result;
   for (Text power = text; count > 0; count /= 2) {  // the text twice, four times, ... as often
     if (count % 2 == 1) result.append(power);

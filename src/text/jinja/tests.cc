@@ -57,7 +57,7 @@ bool is_false(const Value& value) {
   return is_boolean(value) && !*value.boolean();
 }
 bool is_callable(const Value& value) {
-  return value.is_callable();
+  return value.is_callable() || value.is_undefined();  // as Python's jinja2
 }
 
 Result<Value> divisible_test(const Call& call, Arguments arguments) {
@@ -65,10 +65,11 @@ Result<Value> divisible_test(const Call& call, Arguments arguments) {
   return Value::of_bool(!rest.truth());
 }
 
-template <bool kEven>
+template <int kRest>
 Result<Value> parity_test(const Call& call, Arguments arguments) {
   HEADWATER_ASSIGN_OR_RETURN(const Value rest, arithmetic(call, Operator::kModulo, arguments[0], Value::of_int(2)));
-  return Value::of_bool(rest.truth() != kEven);
+  const auto number = number_of(rest);
+  return Value::of_bool(number && number->floating == kRest);
 }
 
 Result<Value> same_test(const Call& call, Arguments arguments) {
@@ -98,7 +99,7 @@ const Builtin* find_test(std::string_view name) {
       {"divisibleby", {"value", "num"}, 2, divisible_test},
       {"eq", {"a", "b"}, 2, comparison<kEqual>},
       {"equalto", {"a", "b"}, 2, comparison<kEqual>},
-      {"even", {"value"}, 1, parity_test<true>},
+      {"even", {"value"}, 1, parity_test<0>},
       {"false", {"value"}, 1, test<is_false>},
       {"float", {"value"}, 1, test<is_float>},
       {"ge", {"a", "b"}, 2, comparison<kGreaterEqual>},
@@ -114,7 +115,7 @@ const Builtin* find_test(std::string_view name) {
       {"ne", {"a", "b"}, 2, comparison<kNotEqual>},
       {"none", {"value"}, 1, test<is_none>},
       {"number", {"value"}, 1, test<is_number>},
-      {"odd", {"value"}, 1, parity_test<false>},
+      {"odd", {"value"}, 1, parity_test<1>},
       {"sameas", {"value", "other"}, 2, same_test},
       {"sequence", {"value"}, 1, test<is_sequence>},
       {"string", {"value"}, 1, test<is_string>},

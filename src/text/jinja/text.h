@@ -29,7 +29,7 @@ class Text {
   bool empty() const { return bytes_.empty(); }
   const std::vector<Run>& runs() const { return runs_; }  // neighbours differ in ownership; none is empty
   // Bytes of memory as a value of its own; generous, since small values take more time than memory.
-  size_t footprint() const { return 256 + bytes_.size() + runs_.size() * sizeof(Run); }
+  size_t footprint() const { return 384 + bytes_.size() + runs_.size() * sizeof(Run); }
   bool is_safe() const { return is_safe_; }
   void set_safe(bool is_safe) { is_safe_ = is_safe; }
 

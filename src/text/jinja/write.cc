@@ -75,7 +75,7 @@ class Meter {
   Status charge() {
     const size_t added = out_.size() - bytes_;
     bytes_ = out_.size();
-    HEADWATER_RETURN_IF_ERROR(call_.rewrite(added));
+    HEADWATER_RETURN_IF_ERROR(call_.rewrite(8 + added));  // 8: the work for a value and its key, however short
     return call_.build(added);
   }
 
