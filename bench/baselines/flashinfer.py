@@ -48,6 +48,11 @@ def command(words):
     return " ".join(pathlib.PurePath(word).name if word.startswith("/") else word for word in words)
 
 
+def without_folders(text):
+    """A message whose absolute paths are file names."""
+    return re.sub(r"/(?:[^/\s]+/)+", "", text)
+
+
 def time_fields(samples):
     return {"us": round(statistics.median(samples), 2), "us_min": round(min(samples), 2),
             "us_max": round(max(samples), 2), "repeats": len(samples)}
@@ -114,7 +119,7 @@ class Bench:
             try:
                 arm, arms[name] = self._prepare(problem, name, reference)
             except Exception as failure:  # an arm that cannot run is recorded; the others go on
-                arms[name] = {"faults": [f"{type(failure).__name__}: {failure}"[:500]]}
+                arms[name] = {"faults": [without_folders(f"{type(failure).__name__}: {failure}")[:500]]}
                 continue
             works[name] = arm.run
         samples, failures = self._timer.measure(works)

@@ -273,6 +273,10 @@ class Commands(unittest.TestCase):
         makers = (HERE / "flashinfer_arms.py").read_text().split("MAKERS = {")[1]
         self.assertEqual(re.findall(r'^    "(\w+)": ', makers, re.MULTILINE), list(flashinfer.PEERS))
 
+    def test_a_recorded_failure_names_no_folder(self):
+        self.assertEqual(flashinfer.without_folders("RuntimeError: at /a/b-c/d.0/x.cu:63: bad / worse"),
+                         "RuntimeError: at x.cu:63: bad / worse")
+
     def test_a_recorded_command_names_no_folder_outside_the_tree(self):
         self.assertEqual(flashinfer.command(["--out", "/somewhere/a.jsonl", "--grid", "bench/x.json"]),
                          "--out a.jsonl --grid bench/x.json")
