@@ -24,6 +24,12 @@ const json::string* string_at(const json::object& fields, const char* name) {
   return value == nullptr ? nullptr : value->if_string();
 }
 
+// Whether a field is absent, or of one of these kinds.
+bool is_none_or(const json::object& fields, const char* name, std::initializer_list<json::kind> kinds) {
+  const json::value* value = fields.if_contains(name);
+  return value == nullptr || std::ranges::find(kinds, value->kind()) != kinds.end();
+}
+
 Failure check_parts(const json::array& parts) {
   constexpr std::string_view kField = "messages.content";
   for (const json::value& part : parts) {
@@ -44,9 +50,11 @@ Failure check_calls(const json::value& calls) {
   for (const json::value& call : calls.as_array()) {
     const json::object* fields = call.if_object();
     const json::object* function = fields == nullptr ? nullptr : object_at(*fields, "function");
-    if (function == nullptr || string_at(*function, "name") == nullptr) {
-      return wrong_value(kField, call, "calls {id, type: \"function\", function: {name, arguments}}");
-    }
+    const bool is_call = function != nullptr && string_at(*function, "name") != nullptr &&
+                         is_none_or(*function, "arguments", {json::kind::string, json::kind::object}) &&
+                         is_none_or(*fields, "id", {json::kind::string}) &&
+                         (!fields->contains("type") || fields->at("type") == "function");
+    if (!is_call) return wrong_value(kField, call, "calls {id, type: \"function\", function: {name, arguments}}");
   }
   return std::nullopt;
 }
@@ -63,6 +71,9 @@ Failure read_message(const json::value& value, json::object& out) {
   }
   if (const json::value* call = out.if_contains("function_call")) {
     return wrong_value("messages.function_call", *call, "nothing; calls are given as tool_calls");
+  }
+  if (!is_none_or(out, "tool_call_id", {json::kind::string})) {
+    return wrong_value("messages.tool_call_id", out.at("tool_call_id"), "a string");
   }
   const json::value* calls = out.if_contains("tool_calls");
   if (calls != nullptr) {
@@ -122,7 +133,11 @@ Failure read_tools(const Body& body, text::RenderOptions& options) {
     const json::object* fields = tool.if_object();
     const json::object* function = fields == nullptr ? nullptr : object_at(*fields, "function");
     const json::string* type = fields == nullptr ? nullptr : string_at(*fields, "type");
-    if (function == nullptr || string_at(*function, "name") == nullptr || type == nullptr || *type != "function") {
+    const bool is_tool = function != nullptr && string_at(*function, "name") != nullptr && type != nullptr &&
+                         *type == "function" &&
+                         is_none_or(*function, "description", {json::kind::string, json::kind::null}) &&
+                         is_none_or(*function, "parameters", {json::kind::object, json::kind::null});
+    if (!is_tool) {
       return wrong_value("tools", tool, "tools {type: \"function\", function: {name, description, parameters}}");
     }
   }

@@ -150,7 +150,7 @@ inline constexpr std::string_view kAnswerSchemas = R"({
     "type": "object", "required": ["type", "function"],
     "properties": {"type": {"const": "function"}, "function": {
       "type": "object", "required": ["name"],
-      "properties": {"name": {"type": "string"}, "description": {"type": "string"}, "parameters": {"type": "object"}}}}
+      "properties": {"name": {"type": "string"}, "description": {"type": ["string", "null"]}, "parameters": {"type": ["object", "null"]}}}}
   }
 })";
 

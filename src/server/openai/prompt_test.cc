@@ -193,6 +193,12 @@ TEST(DecodeMessages, WrongOnesAreRefused) {
        "input_audio"},
       {R"({"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]})", "messages.tool_calls", "function"},
       {R"({"role": "assistant", "tool_calls": {}})", "messages.tool_calls", "a list of calls"},
+      {R"({"role": "assistant", "tool_calls": [{"id": 1, "function": {"name": "f"}}]})", "messages.tool_calls", "id"},
+      {R"({"role": "assistant", "tool_calls": [{"type": "x", "function": {"name": "f"}}]})", "messages.tool_calls",
+       "type"},
+      {R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 1}}]})", "messages.tool_calls",
+       "arguments"},
+      {R"({"role": "tool", "content": "x", "tool_call_id": {}})", "messages.tool_call_id", "a string"},
       {R"({"role": "assistant", "content": null, "function_call": {"name": "f"}})", "messages.function_call",
        "tool_calls"}};
   for (const Wrong& wrong : cases) expect_wrong(Endpoint::kChat, message(wrong.fields), wrong);
