@@ -83,6 +83,12 @@ std::vector<Hostile> hostile_templates() {
   };
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kMostMs = 5000;
+#else
+constexpr double kMostMs = 500;  // of the processor; about 50 beside no other work
+#endif
+
 TEST(ChatTemplateLimits, HostileTemplatesEndSoonWithAClearError) {
   const std::vector<Message> messages = {{"user", "hi"}};
   double slowest_ms = 0;
@@ -93,7 +99,7 @@ TEST(ChatTemplateLimits, HostileTemplatesEndSoonWithAClearError) {
     const double ms = thread_ms() - begin;
     EXPECT_FALSE(status.is_ok()) << hostile.source.substr(0, 200);
     EXPECT_THAT(status.message(), HasSubstr(hostile.message)) << hostile.source.substr(0, 200);
-    EXPECT_LT(ms, 500) << hostile.source.substr(0, 200);  // of the processor; 50 without sanitizers and other work
+    EXPECT_LT(ms, kMostMs) << hostile.source.substr(0, 200);
     if (ms > slowest_ms) RecordProperty("slowest", hostile.source.substr(0, 200));
     slowest_ms = std::max(slowest_ms, ms);
   }
