@@ -2,10 +2,10 @@
 
 #include <boost/json/serialize.hpp>
 #include <cmath>
-#include <numbers>
 
 #include "model/gguf_names.h"
 #include "model/names.h"
+#include "model/transformer/rope.h"
 
 namespace headwater::model {
 namespace {
@@ -31,21 +31,18 @@ Result<double> real_at(const json::Value& object, std::string_view name, double 
   return error(ErrorCode::kCorrupt, "config.json: \"{}\" is missing or not a number in ({}, {})", name, low, high);
 }
 
-// Llama 3.1: long wavelengths are divided by `factor`, short ones stay, those between are blended.
-// Source: transformers, modeling_rope_utils.py (_compute_llama3_parameters).
-Result<std::vector<float>> llama3_factors(const json::Value& scaling, double base, uint32_t dims) {
-  HEADWATER_ASSIGN_OR_RETURN(const double factor, real_at(scaling, "factor", 0, 1e6));
-  HEADWATER_ASSIGN_OR_RETURN(const double low, real_at(scaling, "low_freq_factor", 0, 1e6));
-  HEADWATER_ASSIGN_OR_RETURN(const double high, real_at(scaling, "high_freq_factor", 0, 1e6));
-  HEADWATER_ASSIGN_OR_RETURN(const double context, real_at(scaling, "original_max_position_embeddings", 0, 1e9));
-  if (low >= high) return error(ErrorCode::kCorrupt, "config.json: low_freq_factor {} is not below {}", low, high);
-  std::vector<float> factors;
-  for (uint32_t i = 0; i < dims / 2; ++i) {
-    const double wavelength = 2 * std::numbers::pi * std::pow(base, 2.0 * i / dims);
-    const double smooth = std::clamp((context / wavelength - low) / (high - low), 0.0, 1.0);
-    factors.push_back(static_cast<float>(1 / ((1 - smooth) / factor + smooth)));
+Result<std::vector<float>> read_llama3(const json::Value& scaling, double base, uint32_t dims) {
+  Llama3Scaling read;
+  HEADWATER_ASSIGN_OR_RETURN(read.factor, real_at(scaling, "factor", 0, 1e6));
+  HEADWATER_ASSIGN_OR_RETURN(read.low_freq_factor, real_at(scaling, "low_freq_factor", 0, 1e6));
+  HEADWATER_ASSIGN_OR_RETURN(read.high_freq_factor, real_at(scaling, "high_freq_factor", 0, 1e6));
+  HEADWATER_ASSIGN_OR_RETURN(read.original_context, real_at(scaling, "original_max_position_embeddings", 0, 1e9));
+  if (read.low_freq_factor >= read.high_freq_factor) {
+    return error(ErrorCode::kCorrupt, "config.json: low_freq_factor {} is not below {}", read.low_freq_factor,
+                 read.high_freq_factor);
   }
-  return factors;
+  const std::vector<double> factors = llama3_factors(read, base, dims);
+  return std::vector<float>(factors.begin(), factors.end());
 }
 
 // rope_theta and rope_scaling, which newer files have together as rope_parameters.
@@ -74,7 +71,7 @@ Status write_rope(const json::Value& config, const std::string& prefix, FolderSh
                  "config.json: RoPE scaling \"{}\" is not written; known are linear and llama3",
                  is_printable(kind) ? kind : "?");
   }
-  HEADWATER_ASSIGN_OR_RETURN(shape.rope_factors, llama3_factors(*scaling, base, static_cast<uint32_t>(shape.head_dim)));
+  HEADWATER_ASSIGN_OR_RETURN(shape.rope_factors, read_llama3(*scaling, base, static_cast<uint32_t>(shape.head_dim)));
   return {};
 }
 

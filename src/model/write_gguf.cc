@@ -96,8 +96,8 @@ Status write_header(const SafetensorsFolder& folder, FolderShape& shape, std::st
   if (embedding == nullptr) return error(ErrorCode::kCorrupt, "tensor 'model.embed_tokens.weight' is missing");
   TokenizerTexts texts;
   HEADWATER_ASSIGN_OR_RETURN(texts.tokenizer, folder.text("tokenizer.json"));
-  if (const auto config = folder.text("tokenizer_config.json")) texts.config = *config;
-  if (const auto source = folder.text("chat_template.jinja")) texts.chat_template = *source;
+  HEADWATER_ASSIGN_OR_RETURN(texts.config, folder.text_or_nothing("tokenizer_config.json"));
+  HEADWATER_ASSIGN_OR_RETURN(texts.chat_template, folder.text_or_nothing("chat_template.jinja"));
   return write_tokenizer(texts, embedding->rows(), header);
 }
 

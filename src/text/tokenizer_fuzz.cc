@@ -2,6 +2,7 @@
 // or whole, no control token may come of plain text, and words must not be lost where two parts meet.
 #include <cstdlib>
 
+#include "support/streamed.h"
 #include "text/test_sentencepiece.h"
 #include "text/test_vocabulary.h"
 #include "text/utf8.h"
@@ -15,20 +16,12 @@ void expect(bool holds) {
   if (!holds) std::abort();
 }
 
-std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (const TokenId id : ids) detokenizer.append(id, text);
-  detokenizer.finish(text);
-  return text;
-}
-
 // text: valid UTF-8. keeps_text: the tokenizer is lossless.
 void check_tokenizer(const Tokenizer& tokenizer, std::string_view text, bool keeps_text) {
   const auto ids = tokenizer.encode(text, SpecialTokens::kParse);
   const auto plain = tokenizer.encode(text, SpecialTokens::kAsText);
   for (const TokenId id : plain) expect(!tokenizer.is_control(id));
-  expect(streamed(tokenizer, plain) == tokenizer.decode(plain, true));
+  expect(headwater::testing::streamed(tokenizer, plain) == tokenizer.decode(plain, true));
   if (keeps_text) expect(tokenizer.decode(plain, true) == text);
   if (keeps_text && plain == ids) expect(tokenizer.decode(ids, false) == text);
 

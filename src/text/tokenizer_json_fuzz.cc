@@ -2,6 +2,7 @@
 // gives no control token for plain text.
 #include <cstdlib>
 
+#include "support/streamed.h"
 #include "text/tokenizer.h"
 
 using namespace headwater::text;
@@ -12,14 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tokenizer.is_ok()) return 0;
   for (const std::string_view text : {"Hello, world! the 1234  \r\n\t", "é字😀 \u0301ﬁ▁", "<s></s> [INST] the"}) {
     const auto ids = tokenizer->encode(text, SpecialTokens::kAsText);
-    Detokenizer detokenizer(*tokenizer);
-    std::string streamed;
     for (const headwater::TokenId id : ids) {
       if (tokenizer->is_control(id) && id != tokenizer->unknown()) std::abort();
-      detokenizer.append(id, streamed);
     }
-    detokenizer.finish(streamed);
-    if (streamed != tokenizer->decode(ids, true)) std::abort();
+    if (headwater::testing::streamed(*tokenizer, ids) != tokenizer->decode(ids, true)) std::abort();
     tokenizer->encode(text, SpecialTokens::kParse);
   }
   return 0;

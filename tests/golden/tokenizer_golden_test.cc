@@ -6,6 +6,7 @@
 
 #include "golden/json_lines.h"
 #include "model/checkpoint.h"
+#include "support/streamed.h"
 #include "text/text.h"
 
 namespace headwater::text {
@@ -73,11 +74,8 @@ TEST_F(TokenizerGolden, DecodesBackToTheText) {
 
 TEST_F(TokenizerGolden, StreamsTheSameTextAsItDecodes) {
   for (const boost::json::object& line : cases_) {
-    Detokenizer detokenizer(*tokenizer_);
-    std::string streamed;
-    for (const TokenId id : ids(line.at("ids"))) detokenizer.append(id, streamed);
-    detokenizer.finish(streamed);
-    EXPECT_EQ(streamed, tokenizer_->decode(ids(line.at("ids")), true)) << line.at("text");
+    EXPECT_EQ(testing::streamed(*tokenizer_, ids(line.at("ids"))), tokenizer_->decode(ids(line.at("ids")), true))
+        << line.at("text");
   }
 }
 

@@ -8,6 +8,7 @@
 #include "golden/json_lines.h"
 #include "golden/tokenizer_texts.h"
 #include "model/gguf.h"
+#include "support/streamed.h"
 #include "text/text.h"
 
 namespace headwater::text {
@@ -38,14 +39,6 @@ class Hash {  // FNV-1a
  private:
   uint64_t value_ = 0xCBF29CE484222325u;
 };
-
-std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
-  Detokenizer detokenizer(tokenizer);
-  std::string text;
-  for (const TokenId id : ids) detokenizer.append(id, text);
-  detokenizer.finish(text);
-  return text;
-}
 
 boost::json::object golden_of(const std::string& name) {
   for (const auto& line : testing::read_json_lines(kFolder + "goldens.jsonl")) {
@@ -87,7 +80,7 @@ TEST_P(TokenizersGolden, GivesTheSameIdsAndTexts) {
     hash.add(plain);
     hash.add(parsed);
     if (!golden.contains("decodes_otherwise")) hash.add(tokenizer.decode(parsed, false));
-    EXPECT_EQ(streamed(tokenizer, parsed), tokenizer.decode(parsed, true));
+    EXPECT_EQ(testing::streamed(tokenizer, parsed), tokenizer.decode(parsed, true));
     if (hash.folded() == hashes.substr(6 * i, 6)) continue;
     if (++differing > 5) continue;
     ADD_FAILURE() << "text " << i << " \"" << kTexts[i] << "\" became " << ::testing::PrintToString(plain) << "\nand "

@@ -119,18 +119,28 @@ TEST_F(Reference, SiluMulIsXTimesItsSigmoidTimesUp) {
   EXPECT_EQ(out[3], 1000);
 }
 
+// One token, as rope_append() reads it.
+struct TokenBatch : ops::DeviceBatch {
+  TokenBatch(uint32_t position, PageId page, uint32_t slot) : position_(position), page_(page), slot_(slot) {
+    tokens = 1;
+    positions = {&position_, 1};
+    append_pages = {&page_, 1};
+    append_slots = {&slot_, 1};
+  }
+  TokenBatch(const TokenBatch&) = delete;
+
+ private:
+  uint32_t position_;
+  PageId page_;
+  uint32_t slot_;
+};
+
 TEST_F(Reference, RopeTurnsPairsByPositionTimesFrequencyInBothStyles) {
   const ops::KvShape shape{1, 1, 6, 2, 4, 2, DType::kF32};
   auto pool = backend_->create_kv_pool(shape);
   const std::vector<float> frequencies{0.5f, 0.25f};
   const float c0 = std::cos(1.5f), s0 = std::sin(1.5f), c1 = std::cos(0.75f), s1 = std::sin(0.75f);
-  const std::vector<uint32_t> positions{3}, slots{2};
-  const std::vector<PageId> pages{1};
-  ops::DeviceBatch batch;
-  batch.tokens = 1;
-  batch.positions = positions;
-  batch.append_pages = pages;
-  batch.append_slots = slots;
+  const TokenBatch batch(3, 1, 2);
   struct {
     ops::RopeStyle style;
     std::vector<float> rotated;
@@ -157,13 +167,7 @@ TEST_F(Reference, ARowNormTakesTheMeanOverAllHeadsAndTheScaleGrowsWhatIsRotated)
   const ops::KvShape shape{1, 2, 2, 2, 4, 2, DType::kF32};
   auto pool = backend_->create_kv_pool(shape);
   const std::vector<float> frequencies{1}, norm{1, 2, 3, 4};
-  const std::vector<uint32_t> positions{0}, slots{0};
-  const std::vector<PageId> pages{1};
-  ops::DeviceBatch batch;
-  batch.tokens = 1;
-  batch.positions = positions;
-  batch.append_pages = pages;
-  batch.append_slots = slots;
+  const TokenBatch batch(0, 1, 0);
   std::vector<float> q{1, 2, 3, 4}, k{2, 2, 2, 2}, v(4), loaded(2);
   backend_->rope_append({matrix(q, 1),
                          matrix(k, 1),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/names.h"
+
 namespace headwater::model {
 namespace {
 
@@ -66,9 +68,7 @@ void read_vocabulary(Hyperparameters& h, ModelShape& shape) {
 
 ModelShape read_shape(Hyperparameters& h, uint32_t head_dim_absent) {
   ModelShape shape;
-  shape.name = h.name();
-  std::ranges::replace_if(
-      shape.name, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, '?');  // it is printed
+  shape.name = without_controls(h.name());
   shape.layers = h.integer({"block_count", "num_hidden_layers"}, 1, 1024);
   shape.embedding = h.integer(kEmbedding, 1, 1 << 17);
   shape.feed_forward = h.integer(kFeedForward, 1, 1 << 20);

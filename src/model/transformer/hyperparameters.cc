@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/names.h"
 #include "model/transformer/known_keys.h"
 
 namespace headwater::model {
@@ -53,9 +54,7 @@ std::string shown(const json::Value& value) {
                      : value.is_double() ? fmt::format("{}", value.get_double())
                                          : "null";
   if (text.size() > 60) text = text.substr(0, 57) + "...";
-  std::ranges::replace_if(
-      text, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, '?');
-  return text;
+  return without_controls(std::move(text));
 }
 
 Result<double> as_number(const json::Value& value, std::string_view key) {

@@ -27,20 +27,13 @@ std::vector<float> divided(double base, uint32_t dims, const std::vector<double>
   return frequencies;
 }
 
-std::vector<double> llama3_factors(Hyperparameters& h, double base, uint32_t dims, double factor) {
+Llama3Scaling read_llama3(Hyperparameters& h, double factor) {
   const double low = h.number({"", "rope_scaling.low_freq_factor"}, 1e-3, 1e3, 1.0);
   const double high = h.number({"", "rope_scaling.high_freq_factor"}, 1e-3, 1e3, 4.0);
-  const double original = h.integer(kOriginal, 1, kContextMax, 8192);
   if (high <= low) {
     h.fail(error(ErrorCode::kCorrupt, "rope_scaling.high_freq_factor {} is not above low_freq_factor {}", high, low));
   }
-  std::vector<double> factors(dims / 2);
-  for (uint32_t i = 0; i < dims / 2; ++i) {
-    const double turns = original * plain_frequency(base, dims, i) / (2 * std::numbers::pi);
-    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
-    factors[i] = 1 / (kept + (1 - kept) / factor);
-  }
-  return factors;
+  return {factor, low, high, static_cast<double>(h.integer(kOriginal, 1, kContextMax, 8192))};
 }
 
 struct Yarn {
@@ -114,6 +107,16 @@ std::string kind_of(Hyperparameters& h) {
 
 }  // namespace
 
+std::vector<double> llama3_factors(const Llama3Scaling& s, double base, uint32_t dims) {
+  std::vector<double> factors(dims / 2);
+  for (uint32_t i = 0; i < dims / 2; ++i) {
+    const double turns = s.original_context * plain_frequency(base, dims, i) / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor), 0.0, 1.0);
+    factors[i] = 1 / (kept + (1 - kept) / s.factor);
+  }
+  return factors;
+}
+
 RopeTable plain_rope(float base, uint32_t dims) {
   RopeTable table;
   table.dims = dims;
@@ -140,7 +143,7 @@ RopeTable read_rope(Hyperparameters& h, float base, uint32_t dims, uint32_t cont
     table.description = fmt::format("linear x {}", by);
   } else if (kind == "llama3" && !h.is_gguf()) {
     const double by = factor();
-    table.frequencies = divided(base, dims, llama3_factors(h, base, dims, by));
+    table.frequencies = divided(base, dims, llama3_factors(read_llama3(h, by), base, dims));
     table.description = fmt::format("llama3 x {}", by);
   } else if (kind == "yarn") {
     const double by = factor();

@@ -37,6 +37,13 @@ struct RopeTable {
 // yarn_truncate: whether yarn's bounds are rounded outward where the file does not say.
 RopeTable read_rope(Hyperparameters& h, float base, uint32_t dims, uint32_t context_max, bool yarn_truncate = true);
 
+// llama3: what each of the dims / 2 frequencies is divided by.
+struct Llama3Scaling {
+  double factor, low_freq_factor, high_freq_factor;  // low below high
+  double original_context;
+};
+std::vector<double> llama3_factors(const Llama3Scaling& scaling, double base, uint32_t dims);
+
 // Without any scaling.
 RopeTable plain_rope(float base, uint32_t dims);
 

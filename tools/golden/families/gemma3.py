@@ -2,21 +2,14 @@
 global ones a linearly scaled RoPE. arXiv 2503.19786."""
 
 from families.gemma2 import Gemma2
+from families.head_norms import HeadNorms
 from families.llama import config
 from families.pieces import rope_tables
 
 
-class Gemma3(Gemma2):
+class Gemma3(HeadNorms, Gemma2):
     architecture = "gemma3"
-    gguf_names = Gemma2.gguf_names | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
-
-    def declare_attention(self, p):
-        super().declare_attention(p)
-        self.declare_norm(p + "q_norm.weight", self.head_dim)
-        self.declare_norm(p + "k_norm.weight", self.head_dim)
-
-    def before_rotation(self, p, q, k):
-        return self.norm(q, p + "q_norm.weight"), self.norm(k, p + "k_norm.weight")
+    gguf_names = Gemma2.gguf_names | HeadNorms.head_norm_names
 
     def is_local(self, layer):
         return (layer + 1) % self.config["sliding_window_pattern"] != 0

@@ -1,20 +1,13 @@
 """Qwen 3: each head of q and k is normalised before it is rotated; no biases. arXiv 2505.09388."""
 
+from families.head_norms import HeadNorms
 from families.llama import Llama, config
 
 
-class Qwen3(Llama):
+class Qwen3(HeadNorms, Llama):
     architecture = "qwen3"
     pairs_in_gguf = False
-    gguf_names = Llama.gguf_names | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
-
-    def declare_attention(self, p):
-        super().declare_attention(p)
-        self.declare_norm(p + "q_norm.weight", self.head_dim)
-        self.declare_norm(p + "k_norm.weight", self.head_dim)
-
-    def before_rotation(self, p, q, k):
-        return self.norm(q, p + "q_norm.weight"), self.norm(k, p + "k_norm.weight")
+    gguf_names = Llama.gguf_names | HeadNorms.head_norm_names
 
 
 NAMES = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "rms_norm_eps": 0.01}

@@ -25,15 +25,6 @@ struct KvView {
   uint64_t scale_head_stride = 0;
 };
 
-// Of one row.
-#ifdef __CUDACC__
-__host__ __device__
-#endif
-    constexpr uint32_t
-    partial_floats(uint32_t head_dim) {
-  return head_dim + 4;
-}
-
 struct AttendCall {
   CUtensorMap k_map;  // Hopper: [layer][page][kv head][slot][column], swizzled panels of 64 columns
   CUtensorMap v_map;
@@ -57,7 +48,7 @@ struct AttendCall {
   float* lse2;         // [tokens, q_heads] or null
   const float* sinks;  // [q_heads] or null
 
-  float* partials;    // [partials, q_heads, head_dim + 4]: values, then lse2 (partial_row in rows.cuh)
+  float* partials;    // [partials, q_heads, partial_floats(head_dim)] (partial_row in rows.cuh)
   uint32_t* arrived;  // [tokens, q_heads] slots written so far; 0 between launches (generic path: [tokens, kv_heads])
   uint32_t* queue;    // [2] jobs handed out beyond the first of each stream, streams done; 0 between launches
   unsigned long long* kv_bytes_read;  // debug builds; else null

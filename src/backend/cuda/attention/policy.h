@@ -71,6 +71,11 @@ HEADWATER_ON_DEVICE constexpr JobPlace place_of_job(uint32_t job, uint32_t items
   return {begin + at % count, at / count};
 }
 
+// Of a partial: the columns of a row, then its lse2, in steps of 16 bytes.
+HEADWATER_ON_DEVICE constexpr uint32_t partial_floats(uint32_t head_dim) {
+  return head_dim + 4;
+}
+
 // 2^16 / group, rounded up: row * inverse_of(group) >> 16 is row / group, for the rows of a slab and groups that fit one.
 constexpr uint32_t inverse_of(uint32_t group) {
   return ((1u << 16) + group - 1) / group;

@@ -126,12 +126,6 @@ __device__ __forceinline__ uint32_t load_in_order(const uint32_t* from) {
   return value;
 }
 
-// Past the nearest cache. Issued where it stands: one behind the other, whatever becomes of the values.
-__device__ __forceinline__ uint32_t load_far(const uint32_t* from) {
-  uint32_t value;
-  asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from));
-  return value;
-}
 __device__ __forceinline__ void prefetch_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }

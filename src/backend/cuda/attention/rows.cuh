@@ -2,11 +2,11 @@
 #pragma once
 
 #include "backend/cuda/attention/elements.cuh"
+#include "backend/cuda/attention/policy.h"
 #include "backend/cuda/attention/state.cuh"
 
 namespace headwater::backend::cuda {
 
-// A partial: the columns of a row, then its lse2.
 __device__ __forceinline__ float* partial_row(const AttendCall& call, uint32_t slot, uint32_t q_head) {
   return call.partials + (uint64_t{slot} * call.q_heads + q_head) * partial_floats(call.head_dim);
 }
