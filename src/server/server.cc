@@ -57,6 +57,7 @@ class HttpServer final : public Server {
     while (state_ != State::kStopped) io_.run_one();
     signals_.cancel();
     tick_.cancel();
+    listener_->stop_accepting();           // connections that wait to be accepted are reset, not left waiting
     if (service_) service_->cancel_all();  // streams end with an error event, if their clients read it
     const auto last_words = std::chrono::steady_clock::now() + kLastEvents;
     while (application_.answers_open() > 0 && std::chrono::steady_clock::now() < last_words) {
@@ -68,6 +69,7 @@ class HttpServer final : public Server {
       io_.run_one_for(std::chrono::milliseconds(100));
       listener_->drop_all();
     }
+    io_.poll();  // what was accepted and not looked at yet is closed
     service_.reset();
   }
 

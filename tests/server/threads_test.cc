@@ -136,5 +136,14 @@ TEST_F(ServerThreads, StoppingCutsAnswersThatWait) {
   for (const auto& client : clients) EXPECT_TRUE(client->closed());
 }
 
+TEST_F(ServerThreads, StoppingClosesWhoIsNotAcceptedYet) {
+  const auto server = Server::open({.port = 0, .version = "test"}).value();
+  Client waiting(server->port());
+  waiting.send(looking("/health"));
+  server->stop_now();
+  server->run();  // stops before it accepts
+  EXPECT_TRUE(waiting.closed());
+}
+
 }  // namespace
 }  // namespace headwater::server
