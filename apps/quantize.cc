@@ -24,7 +24,7 @@ Status quantize(const QuantizeOptions& options) {
                          [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
   const std::optional<DType> dtype = dtype_named(name);
   check(dtype.has_value(), "the option takes names of types alone");
-  HEADWATER_ASSIGN_OR_RETURN(const model::SafetensorsFolder folder, model::SafetensorsFolder::open(options.folder));
+  HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint folder, model::Checkpoint::open(options.folder));
   const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, *dtype, options.file, [&](double part) {

@@ -1,9 +1,10 @@
-// tokenizer.* of a GGUF file from tokenizer.json and tokenizer_config.json.
+#include "model/gguf_tokenizer.h"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "model/gguf_metadata.h"
+#include "core/json.h"
 #include "model/names.h"
 
 namespace headwater::model {

@@ -1,22 +1,20 @@
 #include "model/write_gguf.h"
 
-#include "model/f8_weight.h"
-#include "model/gguf_metadata.h"
-#include "model/gguf_names.h"
+#include <algorithm>
+
+#include "model/families/family.h"
+#include "model/gguf_numbers.h"
+#include "model/gguf_tokenizer.h"
 #include "model/output_file.h"
+#include "model/transformer/weights.h"
 
 namespace headwater::model {
 namespace {
 
-struct Planned {
-  const Tensor* source;
-  GgufName name;
-  DType dtype;
-  uint64_t offset;  // in the data
-};
-
 uint32_t file_type(DType dtype) {  // general.file_type: what most of the file is. Source: llama.h of llama.cpp
   switch (dtype) {
+    case DType::kF32:
+      return 0;
     case DType::kQ4_0:
       return 2;
     case DType::kQ4_1:
@@ -28,101 +26,141 @@ uint32_t file_type(DType dtype) {  // general.file_type: what most of the file i
   }
 }
 
-DType written_type(const Tensor& tensor, DType wanted) {
-  if (tensor.shape.size() < 2) return DType::kF32;
-  return tensor.columns() % block_elements(wanted) == 0 ? wanted : DType::kBF16;
+// A matrix as the folder holds it.
+struct Stored : ops::Weight {
+  explicit Stored(const ops::WeightView& view) : Weight(view.rows, view.columns, view.dtype), data(view.data) {}
+  const std::byte* row(uint64_t index) const { return data + index * row_bytes(dtype(), columns()); }
+  const std::byte* data;
+};
+
+Result<WeightPtr> store(const ops::WeightView& view) {
+  return WeightPtr(std::make_unique<Stored>(view));
 }
 
-bool is_scale_of_f8(const SafetensorsFolder& folder, std::string_view name) {
-  for (const std::string_view suffix : {"_scale", "_scale_inv"}) {
-    if (!name.ends_with(suffix)) continue;
-    const Tensor* weight = folder.find(name.substr(0, name.size() - suffix.size()));
-    if (weight != nullptr && weight->dtype == DType::kF8E4M3) return true;
-  }
-  return false;
+DType written_type(const Slot& slot, DType wanted) {
+  if (!slot.vectors.empty()) return DType::kF32;
+  if (slot.dtype) return *slot.dtype;
+  return slot.columns % block_elements(wanted) == 0 ? wanted : DType::kBF16;
 }
 
-Result<std::vector<Planned>> plan_tensors(const SafetensorsFolder& folder, const FolderShape& shape, DType dtype,
-                                          GgufHeader& header) {
-  std::vector<Planned> planned;
-  for (const Tensor& tensor : folder.tensors()) {
-    if (is_left_out(tensor.name) || is_scale_of_f8(folder, tensor.name)) continue;
-    const std::optional<GgufName> name = gguf_name(shape.architecture, tensor.name);
-    const bool is_readable = is_weight_type(tensor.dtype) || tensor.dtype == DType::kF8E4M3;
-    if (!name || !is_readable || tensor.shape.empty() || tensor.shape.size() > 2 || tensor.data.empty()) {
-      return error(ErrorCode::kUnsupported, "tensor '{}' of {} has no place in a GGUF file of '{}'", tensor.name,
-                   to_string(tensor.dtype), shape.architecture);
+// Columns, rows, and the parts where there are several.
+std::vector<uint64_t> shape_of(const Slot& slot) {
+  if (!slot.vectors.empty() && slot.rows == 1) return {slot.columns};
+  if (slot.matrices.size() < 2) return {slot.columns, slot.rows};
+  return {slot.columns, slot.rows / slot.matrices.size(), slot.matrices.size()};
+}
+
+// The folder's row that becomes `row` of GGUF: element i of a head stands beside i + half there, and beside i + 1 here.
+// `turned` elements of a head are pairs.
+uint64_t row_before(uint64_t row, uint64_t head_dim, uint64_t turned) {
+  if (head_dim == 0 || row % head_dim >= turned) return row;
+  const uint64_t at = row % head_dim;
+  return row - at + at / 2 + at % 2 * (turned / 2);
+}
+
+// Writes what the slots of a folder loaded as the slots of GGUF say.
+class SlotWriter {
+ public:
+  SlotWriter(DType wanted, uint32_t turned, OutputFile& out) : wanted_(wanted), turned_(turned), out_(out) {}
+
+  Status write(const Slot& slot) {
+    for (const std::vector<float>* values : slot.vectors) {
+      std::vector<float> moved(values->size());
+      for (uint64_t i = 0; i < moved.size(); ++i) moved[i] = (*values)[row_before(i, slot.head_dim, turned_)];
+      HEADWATER_RETURN_IF_ERROR(out_.write(std::as_bytes(std::span(moved))));
     }
-    if (name->heads != GgufName::Heads::kNone && tensor.rows() % shape.head_dim != 0) {
-      return error(ErrorCode::kCorrupt, "tensor '{}' has {} rows, which are not whole heads of {}", tensor.name,
-                   tensor.rows(), shape.head_dim);
+    for (const WeightPtr* matrix : slot.matrices) {
+      HEADWATER_RETURN_IF_ERROR(write_matrix(slot, static_cast<const Stored&>(**matrix)));
     }
-    const DType type = written_type(tensor, dtype);
-    const uint64_t bytes = tensor.rows() * row_bytes(type, tensor.columns());
-    planned.push_back({&tensor, *name, type, header.tensor(name->name, *gguf_number(type), tensor.shape, bytes)});
+    return {};
   }
-  return planned;
+
+ private:
+  Status write_matrix(const Slot& slot, const Stored& matrix) {
+    const DType dtype = written_type(slot, wanted_);
+    values_.resize(matrix.columns());
+    bytes_.resize(row_bytes(dtype, matrix.columns()));
+    for (uint64_t row = 0; row < matrix.rows(); ++row) {
+      const uint64_t from = row_before(row, slot.head_dim, turned_);
+      if (block_elements(dtype) > 1 && matrix.dtype() == dtype) {  // blocks stay as they are
+        HEADWATER_RETURN_IF_ERROR(out_.write({matrix.row(from), bytes_.size()}));
+        continue;
+      }
+      dequantize_row(matrix.dtype(), matrix.row(from), matrix.columns(), values_.data());
+      if (Status status = quantize_row(dtype, values_, bytes_.data()); !status) {
+        return error(status.code(), "tensor {}, row {} of the folder's: {}", slot.name, from, status.message());
+      }
+      HEADWATER_RETURN_IF_ERROR(out_.write(bytes_));
+    }
+    return {};
+  }
+
+  DType wanted_;
+  uint32_t turned_;
+  OutputFile& out_;
+  std::vector<float> values_;
+  std::vector<std::byte> bytes_;
+};
+
+std::span<const Slot> group_of(const std::vector<Slot>& slots, uint32_t group) {
+  return {std::ranges::lower_bound(slots, group, {}, &Slot::group),
+          std::ranges::upper_bound(slots, group, {}, &Slot::group)};
 }
 
-// The tensor's rows in GGUF's order, encoded, a row at a time.
-Status write_tensor(const SafetensorsFolder& folder, const Planned& planned, uint64_t head_dim, OutputFile& out) {
-  const Tensor& tensor = *planned.source;
-  std::vector<uint16_t> decoded;  // of F8_E4M3
-  DType dtype = tensor.dtype;
-  const std::byte* data = tensor.data.data();
-  if (dtype == DType::kF8E4M3) {
-    HEADWATER_ASSIGN_OR_RETURN(decoded, f8_weight_as_bf16(folder, tensor));
-    dtype = DType::kBF16;
-    data = reinterpret_cast<const std::byte*>(decoded.data());
-  }
-  std::vector<float> values(tensor.columns());
-  std::vector<std::byte> bytes(row_bytes(planned.dtype, tensor.columns()));
-  for (uint64_t row = 0; row < tensor.rows(); ++row) {
-    const uint64_t from = planned.name.heads == GgufName::Heads::kNone ? row : row_of_pair(row, head_dim);
-    dequantize_row(dtype, data + from * row_bytes(dtype, tensor.columns()), tensor.columns(), values.data());
-    if (Status status = quantize_row(planned.dtype, values, bytes.data()); !status) {
-      return error(status.code(), "tensor '{}', row {}: {}", tensor.name, from, status.message());
-    }
-    HEADWATER_RETURN_IF_ERROR(out.write(bytes));
-  }
-  return {};
-}
-
-Status write_header(const SafetensorsFolder& folder, FolderShape& shape, std::string_view name, DType dtype,
+Status write_header(const SafetensorsFolder& folder, const Blueprint& blueprint, std::string_view name, DType dtype,
                     GgufHeader& header) {
-  HEADWATER_ASSIGN_OR_RETURN(shape, write_config(folder.config(), name, header));
-  header.value("general.file_type", file_type(dtype)).value("general.quantization_version", uint32_t{2});
-  const Tensor* embedding = folder.find("model.embed_tokens.weight");
-  if (embedding == nullptr) return error(ErrorCode::kCorrupt, "tensor 'model.embed_tokens.weight' is missing");
+  header.value("general.name", std::string(name)).value("general.file_type", file_type(dtype));
+  header.value("general.quantization_version", uint32_t{2});
   TokenizerTexts texts;
   HEADWATER_ASSIGN_OR_RETURN(texts.tokenizer, folder.text("tokenizer.json"));
   HEADWATER_ASSIGN_OR_RETURN(texts.config, folder.text_or_nothing("tokenizer_config.json"));
   HEADWATER_ASSIGN_OR_RETURN(texts.chat_template, folder.text_or_nothing("chat_template.jinja"));
-  return write_tokenizer(texts, embedding->rows(), header);
+  return write_tokenizer(texts, blueprint.shape.vocabulary, header);
 }
 
 }  // namespace
 
-Status write_gguf(const SafetensorsFolder& folder, std::string_view name, DType dtype, const std::string& path,
+Status write_gguf(const Checkpoint& checkpoint, std::string_view name, DType dtype, const std::string& path,
                   const std::function<void(double)>& progress) {
-  GgufHeader header;
-  FolderShape shape;
-  HEADWATER_RETURN_IF_ERROR(write_header(folder, shape, name, dtype, header));
-  const auto factors = std::as_bytes(std::span(shape.rope_factors));
-  if (!factors.empty()) {
-    const uint64_t count[] = {shape.rope_factors.size()};
-    header.tensor("rope_freqs.weight", *gguf_number(DType::kF32), count, factors.size());
+  if (checkpoint.folder() == nullptr) {
+    return error(ErrorCode::kUnsupported, "a GGUF file is not written again as another: give a folder of safetensors");
   }
-  HEADWATER_ASSIGN_OR_RETURN(const std::vector<Planned> planned, plan_tensors(folder, shape, dtype, header));
+  HEADWATER_ASSIGN_OR_RETURN(Hyperparameters h, Hyperparameters::open(checkpoint));
+  HEADWATER_ASSIGN_OR_RETURN(Blueprint blueprint, read_blueprint(h));
+  const std::string_view architecture =
+      std::ranges::find(families(), std::string_view(blueprint.shape.family), &Family::name)->gguf;
+  HEADWATER_RETURN_IF_ERROR(check_numbers(architecture, h.in_gguf(), blueprint));
+
+  Weights weights;  // the places that both formats' slots name
+  const std::vector<Slot> from = bind_slots(checkpoint, blueprint, weights);
+  HEADWATER_RETURN_IF_ERROR(check_slots(checkpoint, from, blueprint, h.tensors_read()));
+  blueprint.gguf = true;
+  const std::vector<Slot> to = bind_slots(checkpoint, blueprint, weights);
+
+  GgufHeader header;
+  const std::vector<std::byte> numbers = write_numbers(architecture, h.in_gguf(), header);
+  HEADWATER_RETURN_IF_ERROR(write_header(*checkpoint.folder(), blueprint, name, dtype, header));
+  std::vector<uint64_t> offsets;
+  for (const Slot& slot : to) {
+    const DType type = written_type(slot, dtype);
+    const uint64_t bytes = slot.rows * row_bytes(type, slot.columns);
+    offsets.push_back(header.tensor(slot.name, *gguf_number(type), shape_of(slot), bytes));
+  }
   const std::vector<std::byte> begin = header.bytes();
   HEADWATER_ASSIGN_OR_RETURN(OutputFile out, OutputFile::create(path));
   HEADWATER_RETURN_IF_ERROR(out.write(begin));
-  HEADWATER_RETURN_IF_ERROR(out.write(factors));
-  for (const Planned& tensor : planned) {
-    HEADWATER_RETURN_IF_ERROR(out.pad_to(begin.size() + tensor.offset));
-    HEADWATER_RETURN_IF_ERROR(write_tensor(folder, tensor, shape.head_dim, out));
-    if (progress)
+  HEADWATER_RETURN_IF_ERROR(out.write(numbers));
+  SlotWriter writer(dtype, blueprint.shape.rope_dims, out);
+  auto offset = offsets.begin();
+  for (uint32_t group = 0; group <= blueprint.shape.layers; ++group) {
+    HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, group_of(from, group), store, weights.converted));
+    for (const Slot& slot : group_of(to, group)) {
+      HEADWATER_RETURN_IF_ERROR(out.pad_to(begin.size() + *offset++));
+      HEADWATER_RETURN_IF_ERROR(writer.write(slot));
+      if (!progress) continue;
       progress(static_cast<double>(out.position()) / static_cast<double>(begin.size() + header.data_bytes()));
+    }
+    weights.converted.clear();  // so that no more than a layer is in memory
   }
   return out.commit();
 }

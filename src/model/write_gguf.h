@@ -1,17 +1,19 @@
-// A GGUF file from a folder of safetensors.
+// A GGUF file from a folder of safetensors, for every family: a folder's slots (transformer/weights.h) load what GGUF's slots
+// of the same blueprint write, a layer at a time.
 #pragma once
 
 #include <functional>
 #include <string>
 
-#include "model/safetensors.h"
+#include "model/checkpoint.h"
 
 namespace headwater::model {
 
-// Matrices become `dtype` (Q8_0, Q4_0, Q4_1, BF16: quantize.h), or BF16 where their rows are not whole blocks; vectors
-// stay F32, as llama.cpp's converter has them. The file is there whole or not at all; progress: 0..1, may be empty.
-// kUnsupported: a model, tokenizer or tensor that GGUF or Headwater has no name for; kExhausted: the disk is full.
-Status write_gguf(const SafetensorsFolder& folder, std::string_view name, DType dtype, const std::string& path,
+// Matrices become `dtype` (Q8_0, Q4_0, Q4_1, BF16, F32: quantize.h), or BF16 where their rows are not whole blocks; vectors
+// and routers of experts are F32, and experts in MXFP4 stay so, as llama.cpp's converter has them. The file is there whole
+// or not at all; progress: 0..1, may be empty. kUnsupported, before anything is written: a model, number or tokenizer that
+// Headwater does not compute or GGUF has no place for; kExhausted: the disk is full.
+Status write_gguf(const Checkpoint& checkpoint, std::string_view name, DType dtype, const std::string& path,
                   const std::function<void(double)>& progress);
 
 }  // namespace headwater::model

@@ -1,5 +1,7 @@
 #include "golden/family_case.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +10,7 @@
 #include <stdexcept>
 
 #include "golden/json_lines.h"
+#include "model/write_gguf.h"
 #include "support/gguf_writer.h"
 
 namespace headwater::testing {
@@ -91,6 +94,15 @@ float e2m1(uint32_t bits) {
   return bits & 8 ? -size : size;
 }
 
+// A folder of this process, removed with it: what is mapped stays.
+struct Scratch {
+  const std::string path = std::filesystem::temp_directory_path() / fmt::format("headwater_family_{}", getpid());
+  ~Scratch() { std::filesystem::remove_all(path); }
+};
+
+constexpr const char* kTokenizer = R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}})";
+
 }  // namespace
 
 std::vector<FamilyCase> FamilyCase::read(const std::string& path) {
@@ -152,6 +164,22 @@ void FamilyCase::write_folder(const std::string& path, Projections projections) 
   file.write(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
   file << text << data;
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+Result<model::Checkpoint> FamilyCase::folder(Projections projections) const {
+  const Scratch scratch;
+  write_folder(scratch.path, projections);
+  return model::Checkpoint::open(scratch.path);
+}
+
+Result<model::Checkpoint> FamilyCase::quantized(DType dtype) const {
+  const Scratch scratch;
+  const std::string file = scratch.path + "/out.gguf";
+  write_folder(scratch.path, Projections::kF32);
+  std::ofstream(scratch.path + "/tokenizer.json") << kTokenizer;
+  HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::open(scratch.path));
+  HEADWATER_RETURN_IF_ERROR(model::write_gguf(checkpoint, name_, dtype, file, {}));
+  return model::Checkpoint::open(file);
 }
 
 FamilyCase::Values FamilyCase::source(const json::value& name) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/core.h"
+#include "model/checkpoint.h"
 
 namespace headwater::testing {
 
@@ -26,12 +27,15 @@ class FamilyCase {
   // A checkpoint as Hugging Face publishes them: config.json and model.safetensors (F32; U8 where the case says so).
   // kF8: projections as F8_E4M3, each with one scale beside it. kF8AsBF16: the numbers that these stand for, as BF16.
   enum class Projections { kF32, kF8, kF8AsBF16 };
-  void write_folder(const std::string& path, Projections projections = Projections::kF32) const;
+  Result<model::Checkpoint> folder(Projections projections = Projections::kF32) const;
+  // What `headwater quantize` makes of that folder.
+  Result<model::Checkpoint> quantized(DType dtype) const;
   // What llama.cpp's converter makes of it, all in F32.
   std::vector<std::byte> gguf_image() const;
 
  private:
   explicit FamilyCase(const boost::json::object& line);
+  void write_folder(const std::string& path, Projections projections) const;
   struct Values {
     std::vector<uint64_t> shape;  // as the checkpoint has it: rows first
     std::vector<float> values;

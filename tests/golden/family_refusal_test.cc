@@ -2,9 +2,6 @@
 // changes nothing is not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "backend/registry/registry.h"
 #include "golden/family_case.h"
@@ -24,11 +21,7 @@ FamilyCase case_of(std::string_view family, std::string_view name) {
   std::abort();
 }
 
-Result<model::ModelShape> shape_of_folder(const FamilyCase& one) {
-  const std::string path = fmt::format("{}/headwater_refusal_{}", ::testing::TempDir(), getpid());
-  one.write_folder(path);
-  const Result<model::Checkpoint> checkpoint = model::Checkpoint::open(path);
-  std::filesystem::remove_all(path);
+Result<model::ModelShape> shape_of(const Result<model::Checkpoint>& checkpoint) {
   if (!checkpoint) return checkpoint.status();
   HEADWATER_RETURN_IF_ERROR(model::check_tensors(*checkpoint));
   return model::read_shape(*checkpoint);
@@ -37,9 +30,7 @@ Result<model::ModelShape> shape_of_folder(const FamilyCase& one) {
 Result<model::ModelShape> shape_of_gguf(const FamilyCase& one) {
   const std::vector<std::byte> image = one.gguf_image();
   HEADWATER_ASSIGN_OR_RETURN(model::GgufFile file, model::GgufFile::parse(image));
-  const model::Checkpoint checkpoint(std::move(file));
-  HEADWATER_RETURN_IF_ERROR(model::check_tensors(checkpoint));
-  return model::read_shape(checkpoint);
+  return shape_of(model::Checkpoint(std::move(file)));
 }
 
 struct Change {
@@ -118,7 +109,7 @@ TEST(FamilyRefusals, NameTheKeyOfConfigJson) {
     FamilyCase one = case_of(change.family, change.name);
     apply(change, one.config());
     if (std::string_view(change.key) == "rope_parameters") one.config().erase("rope_scaling");
-    expect(change, shape_of_folder(one));
+    expect(change, shape_of(one.folder()));
   }
 }
 
@@ -145,8 +136,37 @@ TEST(FamilyRefusals, NameTheKeyOfTheMetadata) {
   }
 }
 
+const Change kConfigChangesForGguf[] = {
+    {"gemma2", "head_256", "query_pre_attn_scalar", "64", kUnsupported, "scale of scores of 0.125; a GGUF file"},
+    {"gemma2", "head_256", "layer_types", R"(["full_attention", "full_attention", "sliding_attention"])", kOk, ""},
+    {"gemma3", "local_and_global", "sliding_window_pattern", "3", kOk, ""},
+    {"gpt_oss", "sinks_and_experts", "layer_types", R"(["full_attention", "sliding_attention"])", kOk, ""},
+    {"granite", "multipliers", "residual_multiplier", "", kOk, ""},
+    {"llama", "linear", "residual_dampening", "0.5", kUnsupported, "residual_dampening of config.json is 0.5"},
+    {"llama", "llama3", "num_key_value_heads", "2", kCorrupt, "k_proj.weight"},
+    {"llama", "yarn", "rope_scaling", R"({"rope_type": "yarn", "factor": 4.0, "truncate": false})", kUnsupported,
+     "a frequency of RoPE of"},
+    {"phi3", "longrope_long", "rope_scaling", "null", kOk, ""},
+    {"qwen3moe", "eight_experts", "norm_topk_prob", "false", kUnsupported,
+     "shares of experts that are made to sum to 1"},
+};
+
+TEST(QuantizeRefuses, WhatAGgufFileOfTheFamilyHasNoPlaceFor) {
+  for (const Change& change : kConfigChangesForGguf) {
+    FamilyCase one = case_of(change.family, change.name);
+    apply(change, one.config());
+    const Result<model::ModelShape> shape = shape_of(one.quantized(DType::kBF16));
+    expect(change, shape);
+    if (!shape) continue;
+    const Result<model::ModelShape> folder = shape_of(one.folder());
+    ASSERT_TRUE(folder) << folder.status().message();
+    EXPECT_EQ(shape->variant, folder->variant);
+    EXPECT_EQ(shape->windows, folder->windows);
+  }
+}
+
 TEST(FamilyShapes, SayWhichLayersHaveAWindow) {
-  const Result<model::ModelShape> gemma3 = shape_of_folder(case_of("gemma3", "local_and_global"));
+  const Result<model::ModelShape> gemma3 = shape_of(case_of("gemma3", "local_and_global").folder());
   ASSERT_TRUE(gemma3) << gemma3.status().message();
   EXPECT_EQ(gemma3->windows, (std::vector<uint32_t>{12, 0}));
   EXPECT_EQ(gemma3->variant, "window 12 in 6 of 7 layers, linear x 8");

@@ -54,6 +54,8 @@ Result<const Family*> find_family(const Hyperparameters& h) {
                h.is_gguf() ? "general.architecture" : "model_type", fmt::join(names, ", "));
 }
 
+}  // namespace
+
 Result<Blueprint> read_blueprint(Hyperparameters& h) {
   HEADWATER_ASSIGN_OR_RETURN(const Family* family, find_family(h));
   Blueprint blueprint = family->read(h);
@@ -62,8 +64,6 @@ Result<Blueprint> read_blueprint(Hyperparameters& h) {
   blueprint.shape.variant = describe_variant(blueprint);
   return blueprint;
 }
-
-}  // namespace
 
 std::span<const Family> families() {
   return kFamilies;
@@ -89,7 +89,8 @@ Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Bac
   HEADWATER_ASSIGN_OR_RETURN(weights.blueprint, read_blueprint(h));
   const std::vector<Slot> slots = bind_slots(checkpoint, weights.blueprint, weights);
   HEADWATER_RETURN_IF_ERROR(check_slots(checkpoint, slots, weights.blueprint, h.tensors_read()));
-  HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, slots, backend, weights, progress));
+  const auto prepare = [&backend](const ops::WeightView& view) { return backend.prepare(view); };
+  HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, slots, prepare, weights.converted, progress));
   checkpoint.drop_resident();
   return create_transformer(std::move(weights), backend);
 }

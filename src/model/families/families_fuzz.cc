@@ -1,4 +1,5 @@
-// Any text as the config.json of a folder whose one tensor is an embedding: an error, or a shape in range.
+// Any text as the config.json of a folder whose one tensor is an embedding: an error, or a shape in range; and as numbers of
+// GGUF the same, or an error.
 #include <unistd.h>
 
 #include <cstddef>
@@ -6,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "model/families/family.h"
+#include "model/gguf_numbers.h"
 #include "model/model.h"
 
 using namespace headwater;
@@ -39,5 +42,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto shape = model::read_shape(*checkpoint);
   if (shape) check(shape->head_dim % 16 == 0 && shape->rope_dims <= shape->head_dim, "a shape out of range");
   check(!model::check_tensors(*checkpoint), "a model without layers was taken");
+  auto numbers = model::Hyperparameters::open(*checkpoint);
+  if (!numbers) return 0;
+  const auto blueprint = model::read_blueprint(*numbers);
+  if (blueprint) (void)model::check_numbers("llama", numbers->in_gguf(), *blueprint).is_ok();
   return 0;
 }

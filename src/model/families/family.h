@@ -19,4 +19,7 @@ struct Family {
 
 std::span<const Family> families();
 
+// By the family that the file names: kUnsupported lists the known ones, or names what the family does not compute.
+Result<Blueprint> read_blueprint(Hyperparameters& h);
+
 }  // namespace headwater::model

@@ -16,6 +16,7 @@ constexpr Key kKvHeads{"attention.head_count_kv", "num_key_value_heads"};
 constexpr Key kKeyLength{"attention.key_length", "head_dim"};
 constexpr Key kValueLength{"attention.value_length", ""};
 constexpr Key kRopeDims{"rope.dimension_count", ""};
+constexpr Key kVocabulary{"vocab_size", "vocab_size"};
 constexpr Key kRopePart{"", "partial_rotary_factor"};
 
 void read_heads(Hyperparameters& h, ModelShape& shape, uint32_t head_dim_absent) {
@@ -60,7 +61,7 @@ void read_vocabulary(Hyperparameters& h, ModelShape& shape) {
     return h.fail(error(ErrorCode::kCorrupt, "{} has {} rows; expected 1 to {}", name, rows, 1u << 24));
   }
   shape.vocabulary = static_cast<uint32_t>(rows);
-  const uint32_t said = h.is_gguf() ? shape.vocabulary : h.integer({"", "vocab_size"}, 1, 1 << 24, shape.vocabulary);
+  const uint32_t said = h.is_gguf() ? shape.vocabulary : h.integer(kVocabulary, 1, 1 << 24, shape.vocabulary);
   if (said != shape.vocabulary) {
     h.fail(error(ErrorCode::kCorrupt, "vocab_size is {}, but {} has {} rows", said, name, rows));
   }
@@ -85,10 +86,11 @@ ModelShape read_shape(Hyperparameters& h, uint32_t head_dim_absent) {
   return shape;
 }
 
+constexpr Key kPattern{"attention.sliding_window_pattern", "sliding_window_pattern"};
+
 // Whether each layer has the window; empty: the file does not say.
 std::vector<bool> listed_windows(Hyperparameters& h, uint32_t layers, uint32_t& period) {
   constexpr Key kTypes{"", "layer_types"};
-  constexpr Key kPattern{"attention.sliding_window_pattern", "sliding_window_pattern"};
   const std::vector<std::string> types = h.texts(kTypes, layers);
   std::vector<bool> windows;
   for (const std::string& type : types) {
@@ -100,7 +102,7 @@ std::vector<bool> listed_windows(Hyperparameters& h, uint32_t layers, uint32_t& 
   if (h.is_gguf() && h.has(kPattern) && h.checkpoint().gguf()->bools_at(h.key_text(kPattern))) {
     return h.flags(kPattern, layers);
   }
-  period = h.integer(kPattern, 0, 1024, period);
+  period = h.integer(h.is_gguf() ? kPattern : Key{"", kPattern.folder}, 0, 1024, period);
   return windows;
 }
 
@@ -114,8 +116,8 @@ std::string Blueprint::tensor_name(const Stem& stem, uint32_t layer, std::string
 void Blueprint::separate_projections(bool attention_bias) {
   const uint64_t d = shape.embedding, n = shape.feed_forward;
   const uint64_t q = uint64_t{shape.q_heads} * shape.head_dim, k = uint64_t{shape.kv_heads} * shape.head_dim;
-  attention_in = {{{"attn_q", "self_attn.q_proj"}, q, d, attention_bias},
-                  {{"attn_k", "self_attn.k_proj"}, k, d, attention_bias},
+  attention_in = {{{"attn_q", "self_attn.q_proj"}, q, d, attention_bias, /*turned=*/true},
+                  {{"attn_k", "self_attn.k_proj"}, k, d, attention_bias, /*turned=*/true},
                   {{"attn_v", "self_attn.v_proj"}, k, d, attention_bias}};
   attention_out = {{"attn_output", "self_attn.o_proj"}, d, q};
   feed_forward_in = {{{"ffn_gate", "mlp.gate_proj"}, n, d}, {{"ffn_up", "mlp.up_proj"}, n, d}};
@@ -135,8 +137,7 @@ Blueprint read_common(Hyperparameters& h, const CommonReading& reading) {
   }
   blueprint.tied =
       h.is_gguf() ? h.checkpoint().find("output.weight") == nullptr : h.flag({"", "tie_word_embeddings"}, reading.tied);
-  blueprint.rope_style =
-      h.is_gguf() && reading.pairs_in_gguf ? ops::RopeStyle::kAdjacentPairs : ops::RopeStyle::kHalves;
+  blueprint.pairs_in_gguf = reading.pairs_in_gguf;
   blueprint.ropes = {read_rope(h, shape.rope_base, shape.rope_dims, shape.context_max, reading.yarn_truncate)};
   blueprint.layers.resize(shape.layers);
   blueprint.attention_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
@@ -146,6 +147,8 @@ Blueprint read_common(Hyperparameters& h, const CommonReading& reading) {
 
 void read_windows(Hyperparameters& h, Blueprint& blueprint, uint32_t window, uint32_t period) {
   const auto layers = static_cast<uint32_t>(blueprint.layers.size());
+  const auto by_period = [](uint32_t layer, uint32_t every) { return every == 0 || (layer + 1) % every != 0; };
+  const uint32_t usual_period = period;
   const std::vector<bool> listed = listed_windows(h, layers, period);
   if (window == 0) {
     if (std::ranges::count(listed, true) > 0) {
@@ -154,13 +157,16 @@ void read_windows(Hyperparameters& h, Blueprint& blueprint, uint32_t window, uin
     }
     return;
   }
-  const auto has_window = [&](uint32_t layer) {
-    return listed.empty() ? period == 0 || (layer + 1) % period != 0 : listed[layer];
-  };
+  std::vector<bool> has_window = listed, usual;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    if (listed.empty()) has_window.push_back(by_period(layer, period));
+    usual.push_back(by_period(layer, usual_period));
+  }
+  if (has_window != usual) h.say(kPattern.gguf, has_window);
   std::vector<uint32_t>& windows = blueprint.shape.windows;
   windows.clear();
   for (uint32_t layer = 0; layer < layers; ++layer) {
-    const uint32_t own = has_window(layer) ? window : 0;
+    const uint32_t own = has_window[layer] ? window : 0;
     const auto found = std::ranges::find(windows, own);
     blueprint.layers[layer].window = static_cast<uint32_t>(found - windows.begin());
     if (found == windows.end()) windows.push_back(own);

@@ -36,6 +36,7 @@ struct Linear {
   uint64_t rows = 0;
   uint64_t columns = 0;
   bool bias = false;
+  bool turned = false;  // rows of heads that RoPE turns
 };
 
 struct LayerPlan {
@@ -52,6 +53,7 @@ struct ExpertPlan {
   Stem gate = {"ffn_gate_exps", "mlp.experts.{}.gate_proj"};
   Stem up = {"ffn_up_exps", "mlp.experts.{}.up_proj"};
   Stem down = {"ffn_down_exps", "mlp.experts.{}.down_proj"};
+  std::optional<DType> dtype;  // of the family's experts in every file
   bool bias = false;
   bool renormalize = true;  // ops::MixExpertsParams
 };
@@ -63,13 +65,12 @@ struct Blueprint {
   ModelShape shape;
   std::vector<LayerPlan> layers;  // [shape.layers]
   std::vector<RopeTable> ropes;
-  ops::RopeStyle rope_style = ops::RopeStyle::kHalves;
 
   Stem attention_norm = {"attn_norm", "input_layernorm"};
   Stem attention_norm_behind;
   Stem feed_forward_norm = {"ffn_norm", "post_attention_layernorm"};
   Stem feed_forward_norm_behind;
-  float norm_offset = 0;  // added to every norm weight of the file
+  float norm_offset = 0;  // added to every norm weight of a folder; GGUF holds the sum
 
   std::vector<Linear> attention_in;  // their outputs side by side are q, k, v
   Linear attention_out;
@@ -82,8 +83,8 @@ struct Blueprint {
   std::vector<Linear> feed_forward_in;  // gate and up side by side; unused with experts
   Linear feed_forward_out;
   std::optional<ExpertPlan> experts;
-  // The tensors of one layer's experts where the file keeps them in a way of its own; null: as ExpertPlan says.
-  void (*expert_slots)(const Blueprint&, uint32_t layer, LayerWeights&, std::vector<Slot>&) = nullptr;
+  // The tensors of one layer's experts where a folder keeps them in a way of its own; null: as ExpertPlan says.
+  void (*folder_expert_slots)(const Blueprint&, uint32_t layer, LayerWeights&, std::vector<Slot>&) = nullptr;
   ops::Activation activation = ops::Activation::kSilu;
 
   bool tied = false;  // the embedding is the output projection
@@ -92,7 +93,12 @@ struct Blueprint {
   float logit_scale = 1;
   float logit_softcap = 0;
 
-  bool gguf = true;  // the format, which decides on names
+  bool gguf = true;            // the format, which decides on names; the rest is the same in both
+  bool pairs_in_gguf = false;  // CommonReading
+
+  ops::RopeStyle rope_style() const {
+    return gguf && pairs_in_gguf ? ops::RopeStyle::kAdjacentPairs : ops::RopeStyle::kHalves;
+  }
 
   // "blk.3.attn_q.weight". ending: "weight" or "bias".
   std::string tensor_name(const Stem& stem, uint32_t layer, std::string_view ending) const;

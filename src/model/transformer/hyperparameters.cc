@@ -124,8 +124,28 @@ std::optional<T> Hyperparameters::take(Key key, Result<T> value) {
   return {};
 }
 
+void Hyperparameters::say(std::string_view gguf_key, GgufNumbers::Value value) {
+  if (!is_gguf() && !gguf_key.empty()) in_gguf_.values.insert_or_assign(std::string(gguf_key), std::move(value));
+}
+
+void Hyperparameters::say_tensor(std::string_view name, std::span<const double> values) {
+  if (!is_gguf())
+    in_gguf_.tensors.insert_or_assign(std::string(name), std::vector<float>(values.begin(), values.end()));
+}
+
 uint32_t Hyperparameters::integer(Key key, uint64_t low, uint64_t high, std::optional<uint32_t> absent) {
-  if (absent && !has(key)) return *absent;
+  const uint32_t value = absent && !has(key) ? *absent : read_integer(key, low, high);
+  say(key.gguf, value);
+  return value;
+}
+
+double Hyperparameters::number(Key key, double low, double high, std::optional<double> absent) {
+  const double value = absent && !has(key) ? *absent : read_number(key, low, high);
+  say(key.gguf, static_cast<float>(value));
+  return value;
+}
+
+uint32_t Hyperparameters::read_integer(Key key, uint64_t low, uint64_t high) {
   const std::string name = key_text(key);
   const auto read = [&]() -> Result<uint64_t> {
     if (is_gguf()) return checkpoint_->gguf()->unsigned_at(name);
@@ -142,8 +162,7 @@ uint32_t Hyperparameters::integer(Key key, uint64_t low, uint64_t high, std::opt
   return static_cast<uint32_t>(low);
 }
 
-double Hyperparameters::number(Key key, double low, double high, std::optional<double> absent) {
-  if (absent && !has(key)) return *absent;
+double Hyperparameters::read_number(Key key, double low, double high) {
   const std::string name = key_text(key);
   const auto read = [&]() -> Result<double> {
     if (is_gguf()) return checkpoint_->gguf()->number_at(name);
@@ -250,7 +269,7 @@ void Hyperparameters::expect_flag(Key key, bool known) {
 }
 
 void Hyperparameters::expect_number(Key key, double known) {
-  const double value = number(key, -1e30, 1e30, known);
+  const double value = has(key) ? number(key, -1e30, 1e30) : known;
   if (value == known) return;
   fail(error(ErrorCode::kUnsupported, "{} is {}, which is not computed here; known: {}", key_text(key), value, known));
 }

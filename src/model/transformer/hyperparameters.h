@@ -6,6 +6,9 @@
 // Every read names its range. The first error is kept and later reads give the low end of their range (so that what is
 // computed from them stays in bounds); status() says how it went. finish() also refuses what nobody read: a key that is
 // neither known to change nothing nor empty (null, false, an empty list) may stand for a variant that is not computed here.
+//
+// What is read from a folder is kept under its names of GGUF, with what stands for an absent number: that is the metadata of
+// the same model as a GGUF file. say() adds what only GGUF keeps.
 #pragma once
 
 #include <map>
@@ -14,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/core.h"
@@ -26,6 +30,13 @@ namespace headwater::model {
 struct Key {
   std::string_view gguf;
   std::string_view folder;
+};
+
+// What GGUF keeps of a folder's numbers. The C++ type of a value is its GGUF type.
+struct GgufNumbers {
+  using Value = std::variant<uint32_t, float, bool, std::string, std::vector<bool>>;
+  std::map<std::string, Value, std::less<>> values;                // by the key behind "<architecture>."
+  std::map<std::string, std::vector<float>, std::less<>> tensors;  // by name
 };
 
 class Hyperparameters {
@@ -59,6 +70,11 @@ class Hyperparameters {
   std::vector<double> tensor(std::string_view name, size_t count, double low, double high);
   const std::set<std::string, std::less<>>& tensors_read() const { return tensors_read_; }
 
+  // Of a folder; nothing happens for a GGUF file.
+  void say(std::string_view gguf_key, GgufNumbers::Value value);
+  void say_tensor(std::string_view name, std::span<const double> values);
+  const GgufNumbers& in_gguf() const { return in_gguf_; }
+
   void fail(Status status);
   const Status& status() const { return failure_; }
   Status finish() const;
@@ -68,6 +84,8 @@ class Hyperparameters {
   const json::Value* find(Key key) const;  // of config.json; null when absent or null
   template <typename T>
   std::optional<T> take(Key key, Result<T> value);
+  uint32_t read_integer(Key key, uint64_t low, uint64_t high);
+  double read_number(Key key, double low, double high);
 
   const Checkpoint* checkpoint_;
   std::string architecture_;
@@ -75,6 +93,7 @@ class Hyperparameters {
   std::map<std::string, const json::Value*, std::less<>> leaves_;  // of config.json
   mutable std::set<std::string, std::less<>> read_;
   std::set<std::string, std::less<>> tensors_read_;
+  GgufNumbers in_gguf_;
   Status failure_;
 };
 

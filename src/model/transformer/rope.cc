@@ -10,7 +10,7 @@ namespace {
 constexpr Key kType{"rope.scaling.type", "rope_scaling.rope_type"};
 constexpr Key kFactor{"rope.scaling.factor", "rope_scaling.factor"};
 constexpr Key kOriginal{"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings"};
-constexpr Key kOriginalOuter{"", "original_max_position_embeddings"};
+constexpr Key kOriginalOuter{kOriginal.gguf, "original_max_position_embeddings"};
 constexpr double kFactorMax = 1e6;
 constexpr uint64_t kContextMax = 1 << 24;
 
@@ -27,13 +27,15 @@ std::vector<float> divided(double base, uint32_t dims, const std::vector<double>
   return frequencies;
 }
 
-Llama3Scaling read_llama3(Hyperparameters& h, double factor) {
+// Of a folder: GGUF keeps the factors that come of it.
+Llama3Scaling read_llama3(Hyperparameters& h) {
+  const double factor = h.number({"", kFactor.folder}, 1e-3, kFactorMax);
   const double low = h.number({"", "rope_scaling.low_freq_factor"}, 1e-3, 1e3, 1.0);
   const double high = h.number({"", "rope_scaling.high_freq_factor"}, 1e-3, 1e3, 4.0);
   if (high <= low) {
     h.fail(error(ErrorCode::kCorrupt, "rope_scaling.high_freq_factor {} is not above low_freq_factor {}", high, low));
   }
-  return {factor, low, high, static_cast<double>(h.integer(kOriginal, 1, kContextMax, 8192))};
+  return {factor, low, high, static_cast<double>(h.integer({"", kOriginal.folder}, 1, kContextMax, 8192))};
 }
 
 struct Yarn {
@@ -46,7 +48,8 @@ double yarn_magnitude(Hyperparameters& h, double factor) {
   const double numerator = h.number({"", "rope_scaling.mscale"}, 0, 100, 0.0);
   const double denominator = h.number({"", "rope_scaling.mscale_all_dim"}, 0, 100, 0.0);
   const double absent = numerator > 0 && denominator > 0 ? magnitude(numerator) / magnitude(denominator) : magnitude(1);
-  return h.number({"rope.scaling.yarn_attn_factor", "rope_scaling.attention_factor"}, 1e-3, 1e3, absent);
+  constexpr Key kMagnitude{"rope.scaling.yarn_attn_factor", "rope_scaling.attention_factor"};
+  return h.has(kMagnitude) ? h.number(kMagnitude, 1e-3, 1e3) : absent;
 }
 
 Yarn yarn(Hyperparameters& h, double base, uint32_t dims, double factor, double original, bool truncate) {
@@ -81,7 +84,9 @@ void read_longrope(Hyperparameters& h, double base, uint32_t context_max, RopeTa
     h.fail(error(ErrorCode::kCorrupt, "longrope needs {} short and {} long factors of RoPE", pairs, pairs));
     return;
   }
-  table.original_context = h.integer(h.is_gguf() || h.has(kOriginal) ? kOriginal : kOriginalOuter, 1, kContextMax);
+  h.say_tensor("rope_factors_short.weight", near);
+  h.say_tensor("rope_factors_long.weight", far);
+  table.original_context = h.integer(h.has(kOriginal) ? kOriginal : kOriginalOuter, 1, kContextMax);
   h.ignore(kOriginalOuter);
   const double ratio =
       h.number({"", "rope_scaling.factor"}, 1e-3, kFactorMax, 1.0 * context_max / table.original_context);
@@ -127,7 +132,10 @@ RopeTable plain_rope(float base, uint32_t dims) {
 RopeTable read_rope(Hyperparameters& h, float base, uint32_t dims, uint32_t context_max, bool yarn_truncate) {
   RopeTable table = plain_rope(base, dims);
   const std::string kind = kind_of(h);
-  const auto factor = [&h] { return h.number(kFactor, 1e-3, kFactorMax); };
+  const auto factor = [&] {
+    h.say(kType.gguf, kind);
+    return h.number(kFactor, 1e-3, kFactorMax);
+  };
   if (kind == "none") {
     const std::vector<double> factors =
         h.is_gguf() ? h.tensor("rope_freqs.weight", dims / 2, 1e-3, kFactorMax) : std::vector<double>();
@@ -142,9 +150,11 @@ RopeTable read_rope(Hyperparameters& h, float base, uint32_t dims, uint32_t cont
     table.frequencies = divided(base, dims, std::vector<double>(dims / 2, by));
     table.description = fmt::format("linear x {}", by);
   } else if (kind == "llama3" && !h.is_gguf()) {
-    const double by = factor();
-    table.frequencies = divided(base, dims, llama3_factors(read_llama3(h, by), base, dims));
-    table.description = fmt::format("llama3 x {}", by);
+    const Llama3Scaling scaling = read_llama3(h);
+    const std::vector<double> factors = llama3_factors(scaling, base, dims);
+    h.say_tensor("rope_freqs.weight", factors);
+    table.frequencies = divided(base, dims, factors);
+    table.description = fmt::format("llama3 x {}", scaling.factor);
   } else if (kind == "yarn") {
     const double by = factor();
     const uint32_t original = h.integer(kOriginal, 1, kContextMax, context_max);

@@ -50,7 +50,7 @@ class TransformerDecoder final : public Decoder {
     ropes_.clear();
     const uint64_t context = uint64_t{limits.pages_per_sequence_max} * limits.page_size;
     for (const RopeTable& rope : plan_.ropes) {
-      ropes_.push_back({plan_.rope_style, rope.dims, rope.for_context(context).data(), rope.scale});
+      ropes_.push_back({plan_.rope_style(), rope.dims, rope.for_context(context).data(), rope.scale});
     }
     return {};
   }
@@ -185,6 +185,12 @@ class TransformerModel final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> create_transformer(Weights weights, ops::Backend& backend) {
+  for (LayerWeights& layer : weights.layers) {
+    for (const ExpertWeights& e : layer.experts) {
+      layer.expert_views.push_back({e.gate.weight.get(), e.up.weight.get(), e.down.weight.get(), e.gate.bias_data(),
+                                    e.up.bias_data(), e.down.bias_data()});
+    }
+  }
   return std::make_unique<TransformerModel>(std::move(weights), backend);
 }
 

@@ -18,22 +18,24 @@ class Binder {
  public:
   Binder(const Blueprint& blueprint, std::vector<Slot>& slots) : blueprint_(blueprint), slots_(slots) {}
 
-  void matrix(std::string name, uint64_t rows, uint64_t columns, WeightPtr& to) {
-    slots_.push_back({std::move(name), columns, rows,
-                      [&to](WeightLoader& loader, const Tensor& tensor) { return loader.matrix(tensor, to); }});
+  Slot& matrix(std::string name, uint64_t rows, uint64_t columns, WeightPtr& to) {
+    return add({.name = std::move(name), .columns = columns, .rows = rows, .matrices = {&to}});
   }
-  void vector(std::string name, uint64_t size, std::vector<float>& to, float offset = 0) {
-    slots_.push_back({std::move(name), size, 1, [&to, offset](WeightLoader& loader, const Tensor& tensor) {
-                        return loader.vector(tensor, to, offset);
-                      }});
+  Slot& vector(std::string name, uint64_t size, std::vector<float>& to) {
+    return add({.name = std::move(name), .columns = size, .rows = 1, .vectors = {&to}});
+  }
+  void norm(std::string name, uint64_t size, std::vector<float>& to) {
+    vector(std::move(name), size, to).offset = blueprint_.gguf ? 0 : blueprint_.norm_offset;
   }
   void norm(const Stem& stem, uint32_t layer, uint64_t size, std::vector<float>& to) {
-    if (stem.empty()) return;
-    vector(blueprint_.tensor_name(stem, layer, "weight"), size, to, blueprint_.norm_offset);
+    if (!stem.empty()) norm(blueprint_.tensor_name(stem, layer, "weight"), size, to);
   }
   void linear(const Linear& plan, uint32_t layer, LoadedLinear& to) {
-    matrix(blueprint_.tensor_name(plan.stem, layer, "weight"), plan.rows, plan.columns, to.weight);
-    if (plan.bias) vector(blueprint_.tensor_name(plan.stem, layer, "bias"), plan.rows, to.bias);
+    const bool moved = plan.turned && blueprint_.rope_style() == ops::RopeStyle::kAdjacentPairs;
+    const uint32_t head_dim = moved ? blueprint_.shape.head_dim : 0;
+    matrix(blueprint_.tensor_name(plan.stem, layer, "weight"), plan.rows, plan.columns, to.weight).head_dim = head_dim;
+    if (!plan.bias) return;
+    vector(blueprint_.tensor_name(plan.stem, layer, "bias"), plan.rows, to.bias).head_dim = head_dim;
   }
   void linears(std::span<const Linear> plans, uint32_t layer, std::vector<LoadedLinear>& to) {
     to.resize(plans.size());
@@ -43,48 +45,42 @@ class Binder {
   // One of an expert's three matrices, for all experts of a layer.
   void expert_part(const Stem& stem, uint32_t layer, uint64_t rows, uint64_t columns, LoadedLinear ExpertWeights::*part,
                    std::vector<ExpertWeights>& experts) {
-    const bool bias = blueprint_.experts->bias;
+    const ExpertPlan& plan = *blueprint_.experts;
     if (!blueprint_.gguf) {
       for (size_t index = 0; index < experts.size(); ++index) {
         const std::string folder = fmt::format(fmt::runtime(stem.folder), index);
-        linear({{"", folder}, rows, columns, bias}, layer, experts[index].*part);
+        linear({{"", folder}, rows, columns, plan.bias}, layer, experts[index].*part);
       }
       return;
     }
-    slots_.push_back({blueprint_.tensor_name(stem, layer, "weight"), columns, rows * experts.size(),
-                      [&experts, part, rows](WeightLoader& loader, const Tensor& tensor) -> Status {
-                        for (size_t index = 0; index < experts.size(); ++index) {
-                          WeightPtr& to = (experts[index].*part).weight;
-                          HEADWATER_RETURN_IF_ERROR(loader.part(tensor, index, rows, to));
-                        }
-                        loader.report(tensor);
-                        return {};
-                      }});
-    if (!bias) return;
-    slots_.push_back({blueprint_.tensor_name(stem, layer, "bias"), rows, experts.size(),
-                      [&experts, part, rows](WeightLoader& loader, const Tensor& tensor) -> Status {
-                        std::vector<float> all;
-                        HEADWATER_RETURN_IF_ERROR(loader.vector(tensor, all));
-                        for (size_t index = 0; index < experts.size(); ++index) {
-                          const float* from = &all[index * rows];
-                          (experts[index].*part).bias.assign(from, from + rows);
-                        }
-                        return {};
-                      }});
+    Slot weight = {.name = blueprint_.tensor_name(stem, layer, "weight"), .columns = columns, .dtype = plan.dtype};
+    Slot bias = {.name = blueprint_.tensor_name(stem, layer, "bias"), .columns = rows, .rows = experts.size()};
+    weight.rows = rows * experts.size();
+    for (ExpertWeights& expert : experts) {
+      weight.matrices.push_back(&(expert.*part).weight);
+      bias.vectors.push_back(&(expert.*part).bias);
+    }
+    add(std::move(weight));
+    if (plan.bias) add(std::move(bias));
   }
 
   void experts(uint32_t layer, LayerWeights& to) {
     const ExpertPlan& plan = *blueprint_.experts;
     const uint64_t d = blueprint_.shape.embedding;
+    const size_t router = slots_.size();
     linear(plan.router, layer, to.router);
+    slots_[router].dtype = DType::kF32;  // small, and what it rounds to decides which experts are asked
     to.experts.resize(plan.count);
-    if (blueprint_.expert_slots != nullptr) return blueprint_.expert_slots(blueprint_, layer, to, slots_);
+    if (!blueprint_.gguf && blueprint_.folder_expert_slots != nullptr) {
+      return blueprint_.folder_expert_slots(blueprint_, layer, to, slots_);
+    }
     expert_part(plan.gate, layer, plan.feed_forward, d, &ExpertWeights::gate, to.experts);
     expert_part(plan.up, layer, plan.feed_forward, d, &ExpertWeights::up, to.experts);
     expert_part(plan.down, layer, d, plan.feed_forward, &ExpertWeights::down, to.experts);
   }
 
   void layer(uint32_t index, LayerWeights& to) {
+    const size_t begin = slots_.size();
     const Blueprint& b = blueprint_;
     const ModelShape& shape = b.shape;
     const bool row = b.qk_norm_span == ops::NormSpan::kRow;
@@ -107,9 +103,15 @@ class Binder {
       linear(b.feed_forward_out, index, to.feed_forward_out);
     }
     norm(b.feed_forward_norm_behind, index, shape.embedding, to.feed_forward_norm_behind);
+    for (size_t i = begin; i < slots_.size(); ++i) slots_[i].group = 1 + index;
   }
 
  private:
+  Slot& add(Slot slot) {
+    slots_.push_back(std::move(slot));
+    return slots_.back();
+  }
+
   const Blueprint& blueprint_;
   std::vector<Slot>& slots_;
 };
@@ -127,32 +129,47 @@ bool is_harmless(std::string_view name, const Checkpoint& checkpoint, const Blue
   return false;
 }
 
+Status load_slot(WeightLoader& loader, const Slot& slot) {
+  const Tensor& tensor = loader.tensor(slot.name);
+  if (slot.load) return slot.load(loader, tensor);
+  if (slot.matrices.size() == 1) return loader.matrix(tensor, *slot.matrices[0]);
+  if (!slot.matrices.empty()) return loader.parts(tensor, slot.matrices);
+  std::vector<float> all;
+  HEADWATER_RETURN_IF_ERROR(loader.vector(tensor, all, slot.offset));
+  const size_t size = all.size() / slot.vectors.size();
+  for (size_t i = 0; i < slot.vectors.size(); ++i) slot.vectors[i]->assign(&all[i * size], &all[i * size] + size);
+  return {};
+}
+
 }  // namespace
 
-WeightLoader::WeightLoader(const Checkpoint& checkpoint, ops::Backend& backend,
+WeightLoader::WeightLoader(const Checkpoint& checkpoint, const Prepare& prepare,
                            std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float))
-    : checkpoint_(checkpoint), backend_(backend), converted_(converted), progress_(progress) {
+    : checkpoint_(checkpoint), prepare_(prepare), converted_(converted), progress_(progress) {
   for (const Tensor& tensor : checkpoint.tensors()) bytes_ += tensor.data.size();
 }
 
-Status WeightLoader::part(const Tensor& tensor, uint64_t index, uint64_t rows, WeightPtr& out) {
-  const uint64_t bytes = rows * row_bytes(tensor.dtype, tensor.columns());
-  auto prepared = backend_.prepare({tensor.data.data() + index * bytes, tensor.dtype, rows, tensor.columns()});
-  if (!prepared) return error(prepared.status().code(), "tensor {}: {}", tensor.name, prepared.status().message());
-  out = std::move(prepared).value();
+Status WeightLoader::parts(const Tensor& tensor, std::span<WeightPtr* const> out) {
+  const uint64_t rows = tensor.rows() / out.size(), bytes = rows * row_bytes(tensor.dtype, tensor.columns());
+  for (size_t i = 0; i < out.size(); ++i) {
+    auto prepared = prepare_({tensor.data.data() + i * bytes, tensor.dtype, rows, tensor.columns()});
+    if (!prepared) return error(prepared.status().code(), "tensor {}: {}", tensor.name, prepared.status().message());
+    *out[i] = std::move(prepared).value();
+  }
+  report(tensor);
   return {};
 }
 
 Status WeightLoader::matrix(const Tensor& tensor, WeightPtr& out) {
-  if (tensor.dtype == DType::kF8E4M3 && checkpoint_.folder() != nullptr) {
-    HEADWATER_ASSIGN_OR_RETURN(std::vector<uint16_t> values, f8_weight_as_bf16(*checkpoint_.folder(), tensor));
-    const auto memory = std::make_shared<const std::vector<uint16_t>>(std::move(values));
-    converted_.push_back(memory);
-    const auto* bytes = reinterpret_cast<const std::byte*>(memory->data());
-    HEADWATER_ASSIGN_OR_RETURN(out, backend_.prepare({bytes, DType::kBF16, tensor.rows(), tensor.columns()}));
-  } else {
-    HEADWATER_RETURN_IF_ERROR(part(tensor, 0, tensor.rows(), out));
+  if (tensor.dtype != DType::kF8E4M3 || checkpoint_.folder() == nullptr) {
+    WeightPtr* const whole[] = {&out};
+    return parts(tensor, whole);
   }
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<uint16_t> values, f8_weight_as_bf16(*checkpoint_.folder(), tensor));
+  const auto memory = std::make_shared<const std::vector<uint16_t>>(std::move(values));
+  converted_.push_back(memory);
+  const auto* bytes = reinterpret_cast<const std::byte*>(memory->data());
+  HEADWATER_ASSIGN_OR_RETURN(out, prepare_({bytes, DType::kBF16, tensor.rows(), tensor.columns()}));
   report(tensor);
   return {};
 }
@@ -161,7 +178,7 @@ Status WeightLoader::matrix(std::vector<std::byte> bytes, DType dtype, uint64_t 
                             WeightPtr& out) {
   const auto memory = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   converted_.push_back(memory);
-  HEADWATER_ASSIGN_OR_RETURN(out, backend_.prepare({memory->data(), dtype, rows, columns}));
+  HEADWATER_ASSIGN_OR_RETURN(out, prepare_({memory->data(), dtype, rows, columns}));
   return {};
 }
 
@@ -198,7 +215,7 @@ std::vector<Slot> bind_slots(const Checkpoint& checkpoint, const Blueprint& blue
   Binder binder(blueprint, slots);
   binder.matrix(gguf ? "token_embd.weight" : "model.embed_tokens.weight", vocabulary, d, weights.embedding);
   if (!blueprint.tied) binder.matrix(gguf ? "output.weight" : "lm_head.weight", vocabulary, d, weights.output);
-  binder.vector(gguf ? "output_norm.weight" : "model.norm.weight", d, weights.output_norm, blueprint.norm_offset);
+  binder.norm(gguf ? "output_norm.weight" : "model.norm.weight", d, weights.output_norm);
   weights.layers.resize(blueprint.shape.layers);
   const size_t tensors = checkpoint.tensors().size();
   for (uint32_t index = 0; index < blueprint.shape.layers && slots.size() <= tensors; ++index) {
@@ -220,6 +237,10 @@ Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, co
       return error(ErrorCode::kCorrupt, "tensor {} has shape [{}]; expected {}", slot.name,
                    fmt::join(tensor->shape, ", "), shape_text(slot.columns, slot.rows));
     }
+    if (!slot.load && !is_weight_type(tensor->dtype) && tensor->dtype != DType::kF8E4M3) {
+      return error(ErrorCode::kUnsupported, "tensor {} has type {}; expected a type of weights", slot.name,
+                   to_string(tensor->dtype));
+    }
   }
   for (const Tensor& tensor : checkpoint.tensors()) {
     if (expected.contains(tensor.name) || numbers_read.contains(tensor.name)) continue;
@@ -231,16 +252,10 @@ Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, co
   return {};
 }
 
-Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, ops::Backend& backend, Weights& weights,
-                  void (*progress)(float)) {
-  WeightLoader loader(checkpoint, backend, weights.converted, progress);
-  for (const Slot& slot : slots) HEADWATER_RETURN_IF_ERROR(slot.load(loader, loader.tensor(slot.name)));
-  for (LayerWeights& layer : weights.layers) {
-    for (const ExpertWeights& e : layer.experts) {
-      layer.expert_views.push_back({e.gate.weight.get(), e.up.weight.get(), e.down.weight.get(), e.gate.bias_data(),
-                                    e.up.bias_data(), e.down.bias_data()});
-    }
-  }
+Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Prepare& prepare,
+                  std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float)) {
+  WeightLoader loader(checkpoint, prepare, converted, progress);
+  for (const Slot& slot : slots) HEADWATER_RETURN_IF_ERROR(load_slot(loader, slot));
   return {};
 }
 

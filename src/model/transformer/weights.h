@@ -44,15 +44,17 @@ struct Weights {
   std::vector<std::shared_ptr<const void>> converted;  // memory of weights that the file holds in another way
 };
 
-// Prepares tensors for a back end and reports progress by bytes.
+// What becomes of a matrix that a file holds: a back end's prepare(), or the view kept as it is.
+using Prepare = std::function<Result<WeightPtr>(const ops::WeightView&)>;
+
+// Prepares tensors and reports progress by bytes.
 class WeightLoader {
  public:
-  WeightLoader(const Checkpoint& checkpoint, ops::Backend& backend, std::vector<std::shared_ptr<const void>>& converted,
-               void (*progress)(float));
+  WeightLoader(const Checkpoint& checkpoint, const Prepare& prepare,
+               std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float));
 
   Status matrix(const Tensor& tensor, WeightPtr& out);  // F8_E4M3 becomes BF16
-  // Of a tensor that stacks several matrices of `rows` rows.
-  Status part(const Tensor& tensor, uint64_t index, uint64_t rows, WeightPtr& out);
+  Status parts(const Tensor& tensor, std::span<WeightPtr* const> out);
   // Bytes that a family made of tensors; kept as long as the weights.
   Status matrix(std::vector<std::byte> bytes, DType dtype, uint64_t rows, uint64_t columns, WeightPtr& out);
   Status vector(const Tensor& tensor, std::vector<float>& out, float offset = 0);
@@ -61,18 +63,28 @@ class WeightLoader {
 
  private:
   const Checkpoint& checkpoint_;
-  ops::Backend& backend_;
+  const Prepare& prepare_;
   std::vector<std::shared_ptr<const void>>& converted_;
   void (*progress_)(float);
   uint64_t bytes_ = 0, done_ = 0;
 };
 
-// A tensor that the model takes, and how. `load` runs once the tensor is known to have this shape.
+// A tensor that the model takes, and where in Weights its rows go: to matrices or to vectors, in equal parts when there are
+// several. The slots of a folder and of a GGUF file of one model name the same places, so what the ones loaded the others
+// can write (write_gguf.h).
 struct Slot {
   std::string name;
-  uint64_t columns;  // as Tensor::shape: columns first; rows: the product of the rest
-  uint64_t rows;
-  std::function<Status(WeightLoader&, const Tensor&)> load;
+  uint64_t columns = 0;  // as Tensor::shape: columns first; rows: the product of the rest
+  uint64_t rows = 0;
+  std::vector<WeightPtr*> matrices = {};
+  std::vector<std::vector<float>*> vectors = {};
+  float offset = 0;  // added to the values of vectors
+  // Of a family that keeps a tensor in a way of its own, instead of the places. Runs once the tensor has this shape.
+  std::function<Status(WeightLoader&, const Tensor&)> load = {};
+
+  uint32_t group = 0;               // 0: beside the layers; else the layer and 1
+  uint32_t head_dim = 0;            // the file has rows of heads of this size for adjacent pairs; 0: as they are
+  std::optional<DType> dtype = {};  // of the matrices, whatever the others of a GGUF file become
 };
 
 // Every tensor of the blueprint, bound to its place in `weights`, whose layers are sized here. `weights` outlives the slots.
@@ -84,7 +96,8 @@ std::vector<Slot> bind_slots(const Checkpoint& checkpoint, const Blueprint& blue
 Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Blueprint& blueprint,
                    const std::set<std::string, std::less<>>& numbers_read);
 
-Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, ops::Backend& backend, Weights& weights,
-                  void (*progress)(float));
+// `converted`: Weights::converted. progress may be null.
+Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Prepare& prepare,
+                  std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float) = nullptr);
 
 }  // namespace headwater::model

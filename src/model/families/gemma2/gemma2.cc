@@ -25,7 +25,7 @@ Blueprint read_gemma(Hyperparameters& h, uint32_t layers_27b) {
   blueprint.attention_norm_behind = {"post_attention_norm", "post_attention_layernorm"};
   blueprint.feed_forward_norm = {"ffn_norm", "pre_feedforward_layernorm"};
   blueprint.feed_forward_norm_behind = {"post_ffw_norm", "post_feedforward_layernorm"};
-  blueprint.norm_offset = h.is_gguf() ? 0.0f : 1.0f;
+  blueprint.norm_offset = 1;
   blueprint.activation = ops::Activation::kGeluTanh;
   blueprint.embedding_scale = std::sqrt(static_cast<float>(shape.embedding));
   blueprint.attention_scale = 1.0f / std::sqrt(static_cast<float>(query_scalar(h, shape, layers_27b)));

@@ -20,14 +20,13 @@ Blueprint read(Hyperparameters& h) {
   experts.used = h.integer({"expert_used_count", "num_experts_per_tok"}, 1, experts.count);
   experts.feed_forward = h.integer({"expert_feed_forward_length", "intermediate_size"}, 1, 1 << 20);
   experts.router = {{"ffn_gate_inp", "mlp.router"}, experts.count, shape.embedding, /*bias=*/true};
+  experts.dtype = DType::kMXFP4;
   experts.bias = true;
   blueprint.experts = experts;
-  if (!h.is_gguf()) {
-    blueprint.expert_slots = mxfp4_expert_slots;
-    if (shape.embedding % 32 != 0 || experts.feed_forward % 32 != 0) {
-      h.fail(error(ErrorCode::kCorrupt, "experts of {} by {} are no multiples of 32, the block of MXFP4",
-                   shape.embedding, experts.feed_forward));
-    }
+  blueprint.folder_expert_slots = mxfp4_expert_slots;
+  if (!h.is_gguf() && (shape.embedding % 32 != 0 || experts.feed_forward % 32 != 0)) {
+    h.fail(error(ErrorCode::kCorrupt, "experts of {} by {} are no multiples of 32, the block of MXFP4", shape.embedding,
+                 experts.feed_forward));
   }
   h.ignore({"", "experts_per_token"});
   h.ignore({"", "initial_context_length"});

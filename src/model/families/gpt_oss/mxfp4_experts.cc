@@ -83,17 +83,23 @@ void mxfp4_expert_slots(const Blueprint& blueprint, uint32_t layer, LayerWeights
   };
   for (const Stack& stack : stacks) {
     const uint64_t blocks_of_row = stack.columns / kElements;
-    slots.push_back({stack.name + "_blocks", kHalf, count * stack.rows * blocks_of_row,
-                     [stack, &experts = weights.experts](WeightLoader& loader, const Tensor& tensor) {
+    slots.push_back({.name = stack.name + "_blocks",
+                     .columns = kHalf,
+                     .rows = count * stack.rows * blocks_of_row,
+                     .load = [stack, &experts = weights.experts](WeightLoader& loader, const Tensor& tensor) {
                        return load_blocks(stack, experts, loader, tensor);
                      }});
-    slots.push_back({stack.name + "_scales", blocks_of_row, count * stack.rows,
-                     [](WeightLoader& loader, const Tensor& tensor) {  // read with the blocks
+    slots.push_back({.name = stack.name + "_scales",
+                     .columns = blocks_of_row,
+                     .rows = count * stack.rows,
+                     .load = [](WeightLoader& loader, const Tensor& tensor) {  // read with the blocks
                        loader.report(tensor);
                        return Status();
                      }});
-    slots.push_back({stack.name + "_bias", stack.rows, count,
-                     [stack, &experts = weights.experts](WeightLoader& loader, const Tensor& tensor) {
+    slots.push_back({.name = stack.name + "_bias",
+                     .columns = stack.rows,
+                     .rows = count,
+                     .load = [stack, &experts = weights.experts](WeightLoader& loader, const Tensor& tensor) {
                        return load_bias(stack, experts, loader, tensor);
                      }});
   }
