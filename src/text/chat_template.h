@@ -53,10 +53,10 @@ struct RenderOptions {
 
 struct TemplateLimits {
   uint32_t source_bytes = 1u << 20;
-  uint32_t steps = 1'000'000;  // evaluated nodes; 64 bytes of scanned text count as one
-  uint32_t depth = 64;         // nesting of expressions and blocks
+  uint32_t steps = 500'000;  // evaluated nodes; 64 bytes of scanned text count as one
+  uint32_t depth = 64;       // nesting of expressions and blocks
   uint32_t output_bytes = 16u << 20;
-  uint32_t memory_bytes = 64u << 20;  // of all values built, whether still alive or not; messages included
+  uint32_t memory_bytes = 32u << 20;  // of all values built, whether still alive or not; messages included
 };
 
 struct TemplateSegment {
