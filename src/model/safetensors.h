@@ -1,6 +1,6 @@
 // A folder as Hugging Face publishes models: config.json, safetensors files, and the tokenizer's files.
-// Untrusted input, mapped; views live as long as the object. Source: the safetensors format description
-// (header length u64, JSON header, data) of huggingface/safetensors.
+// Untrusted input, mapped; views live as long as the object. One thread at a time: text() maps a file when it is first asked
+// for. Source: the safetensors format description (header length u64, JSON header, data) of huggingface/safetensors.
 #pragma once
 
 #include <memory>
