@@ -55,7 +55,9 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   HEADWATER_ASSIGN_OR_RETURN(
       runtime.model, model::load_model(*runtime.checkpoint, *runtime.backend, terminal ? show_progress : nullptr));
   if (runtime.tokenizer->vocabulary_size() > runtime.model->shape().vocabulary) {
-    return error(ErrorCode::kCorrupt, "the tokenizer has {} tokens, the model's embedding only {} rows",
+    return error(ErrorCode::kCorrupt,
+                 "the tokenizer has {} tokens, the model's embedding only {} rows: take the tokenizer that was "
+                 "published with these weights",
                  runtime.tokenizer->vocabulary_size(), runtime.model->shape().vocabulary);
   }
   return runtime;

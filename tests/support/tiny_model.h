@@ -72,9 +72,9 @@ struct TinyModel {
     return tensors[0];
   }
 
-  // Normal values whose products keep their size (deviation 1 / sqrt(columns)); norm weights near 1.
-  std::vector<std::byte> image(uint64_t seed) const {
-    GgufWriter writer;
+  // Normal values whose products keep their size (deviation 1 / sqrt(columns)); norm weights near 1. writer: may have
+  // metadata of its own, such as a tokenizer.
+  std::vector<std::byte> image(uint64_t seed, GgufWriter writer = {}) const {
     for (const auto& [key, value] : metadata) {
       std::visit([&, &name = key](const auto& item) { writer.value(name, item); }, value);
     }
