@@ -11,8 +11,8 @@ build: setup     ## build into build/release (CUDA=1 adds the CUDA back end)
 run: build       ## the demo: many chats behind one prompt, the prefix attended once
 	build/release/headwater demo
 	@echo "Next: make serve starts the server with this model on http://127.0.0.1:8000 (README.md shows two clients)"
-serve: build     ## the OpenAI-compatible server on http://127.0.0.1:8000, with the fetched model
-	build/release/headwater serve
+serve: build     ## the OpenAI-compatible server on http://127.0.0.1:8000, with the fetched model or MODEL=path
+	build/release/headwater serve $(if $(MODEL),-m "$(MODEL)")
 test: ## every correctness test, fuzzers 10 s each
 	tools/test.sh
 check: ## sanitizers, fuzzers 60 s each, CUDA compile where nvcc is

@@ -23,7 +23,8 @@ void add_costs_option(CLI::App& app, std::string& costs) {
 }
 
 void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
-  app.add_option("-m,--model", options.model, "GGUF file (default: the fetched SmolLM2-135M-Instruct)")
+  app.add_option("-m,--model", options.model,
+                 "GGUF file or folder of safetensors (default: the fetched SmolLM2-135M-Instruct)")
       ->envname("HEADWATER_MODEL");
   app.add_option("--backend", options.backend, "auto, cpu or reference")
       ->envname("HEADWATER_BACKEND")
