@@ -13,7 +13,7 @@ struct TokenizerTexts {
   std::string_view chat_template;  // chat_template.jinja; may be empty
 };
 
-// Byte-level BPE alone. vocabulary: rows of the embedding, which may be more than the tokens; the rest are named [PADn] and
+// Byte-level BPE, and SentencePiece's BPE. vocabulary: rows of the embedding, which may be more than the tokens; the rest are named [PADn] and
 // marked unused. kUnsupported: a tokenizer that GGUF has no name for; kCorrupt: a token beyond the embedding.
 Status write_tokenizer(const TokenizerTexts& texts, uint64_t vocabulary, GgufHeader& header);
 

@@ -189,9 +189,10 @@ TEST_F(WriteGguf, RefusesWhatGgufHasNoPlaceFor) {
   EXPECT_EQ(write(DType::kQ8_0).code(), ErrorCode::kCorrupt);
   with_config("");
   folder_.write("tokenizer.json", R"({"model": {"type": "Unigram"}})");
-  expect_unsupported("byte-level BPE");
-  folder_.write("tokenizer.json", R"({"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Whitespace"}})");
-  expect_unsupported("known are gpt-2, smollm, llama-bpe, qwen2");
+  expect_unsupported("is not BPE");
+  folder_.write("tokenizer.json",
+                R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "pre_tokenizer": {"type": "Whitespace"}})");
+  expect_unsupported("known are gpt-2, smollm, llama-bpe, dbrx, qwen2, tekken, gpt-4o");
   folder_.write("tokenizer.json", kTokenizer);
   weights_.tensor("model.layers.0.self_attn.q_proj.bias", DType::kF32, {64}, values_of(1, 64, 1));
   expect_unsupported("tensor model.layers.0.self_attn.q_proj.bias [64] is not part of the family 'llama'");

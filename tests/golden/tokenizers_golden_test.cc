@@ -1,6 +1,6 @@
 // Ids, and what they decode to, against the Python package tokenizers on 2,386 texts: tools/make_tokenizer_goldens.py wrote
 // small tokenizers that have every part a tokenizer.json may have, and says what became of the texts; likewise for the
-// vocabularies that tools/fetch_vocabularies.sh fetches.
+// vocabularies that tools/fetch_vocabularies.sh fetches. And the same ids from what `headwater quantize` makes of such files.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,6 +8,7 @@
 #include "golden/json_lines.h"
 #include "golden/tokenizer_texts.h"
 #include "model/gguf.h"
+#include "model/gguf_tokenizer.h"
 #include "support/streamed.h"
 #include "text/text.h"
 
@@ -99,6 +100,60 @@ INSTANTIATE_TEST_SUITE_P(FromJson, TokenizersGolden,
 INSTANTIATE_TEST_SUITE_P(FromGguf, TokenizersGolden,
                          ::testing::Values("gpt-2", "llama-bpe", "qwen2", "starcoder", "falcon", "deepseek-coder",
                                            "command-r", "llama-spm", "gemma-4"));
+
+// The golden file without what GGUF has no place for: added tokens that want more than their spelling. Merges of SentencePiece
+// are completed as its converters make them: all that give a token, the tokens in order.
+std::string tokenizer_for_gguf(const std::string& name) {
+  boost::json::value file = boost::json::parse(contents(kFolder + name + ".json"));
+  boost::json::object& model = file.at("model").as_object();
+  boost::json::array added;
+  for (const boost::json::value& token : file.at("added_tokens").as_array()) {
+    const auto wants = [&](const char* flag) { return token.at(flag).as_bool(); };
+    if (!wants("single_word") && !wants("lstrip") && !wants("rstrip") && !wants("normalized")) added.push_back(token);
+  }
+  file.at("added_tokens") = added;
+  if (model.at("byte_fallback").as_bool()) {
+    const boost::json::object& words = model.at("vocab").as_object();
+    std::map<int64_t, std::string> in_order;
+    for (const auto& [text, id] : words) in_order.emplace(id.as_int64(), text);
+    boost::json::array merges;
+    for (const auto& [id, text] : in_order) {
+      for (size_t at = 1; at < text.size(); ++at) {
+        const std::string left = text.substr(0, at), right = text.substr(at);
+        if (words.contains(left) && words.contains(right)) merges.push_back(boost::json::array{left, right});
+      }
+    }
+    model.at("merges") = merges;
+  }
+  return boost::json::serialize(file);
+}
+
+class QuantizedTokenizer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(QuantizedTokenizer, GivesTheIdsOfItsFolder) {
+  const std::string json = tokenizer_for_gguf(GetParam());
+  const auto folder = Tokenizer::create(json, "", "");
+  ASSERT_TRUE(folder.is_ok()) << folder.status().message();
+  model::GgufHeader header;
+  const Status status = model::write_tokenizer({json, "", ""}, folder->vocabulary_size(), header);
+  ASSERT_TRUE(status) << status.message();
+  const std::vector<std::byte> image = header.bytes();
+  const auto file = model::GgufFile::parse(image);
+  ASSERT_TRUE(file.is_ok()) << file.status().message();
+  const auto gguf = Tokenizer::create(*file);
+  ASSERT_TRUE(gguf.is_ok()) << gguf.status().message();
+  size_t differing = 0;
+  for (const std::string& text : testing::tokenizer_texts()) {
+    const std::vector<TokenId> expected = folder->encode(text, SpecialTokens::kParse);
+    const std::vector<TokenId> got = gguf->encode(text, SpecialTokens::kParse);
+    if (got == expected || ++differing > 5) continue;
+    ADD_FAILURE() << "\"" << text << "\" became " << ::testing::PrintToString(got) << "\nand is "
+                  << ::testing::PrintToString(expected);
+  }
+  EXPECT_EQ(differing, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(FromJson, QuantizedTokenizer, ::testing::Values("llama3_like", "llama2_like", "gemma_like"));
 
 }  // namespace
 }  // namespace headwater::text
