@@ -1,6 +1,7 @@
 #include "ops/logit_blocks.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace headwater::ops {
@@ -10,6 +11,7 @@ namespace {
 using Floats [[gnu::vector_size(16)]] = float;
 using Words [[gnu::vector_size(16)]] = uint32_t;
 using Doubles [[gnu::vector_size(16)]] = double;
+using Units [[gnu::vector_size(16)]] = uint64_t;
 constexpr size_t kLanes = sizeof(Floats) / sizeof(float);
 constexpr size_t kChains = 4;  // independent maxima or sums, for instructions take several cycles
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -52,6 +54,15 @@ Floats exp_of(Floats x) {
   value = value * rest + 1.0f;
   const Words scaled = (Words)value + ((Words)shifted << 23);  // times 2^n
   return (Floats)(scaled & (Words)(x >= -87.0f));
+}
+
+// Adding 2^8 to a weight <= 1 leaves it rounded to 2^-44 in the low bits of the double.
+constexpr double kShift = 256;
+static_assert(kWeightBits == 52 - 8);
+constexpr uint64_t kShiftBits = std::bit_cast<uint64_t>(kShift);
+
+Units shifted_units(const float* weights) {
+  return (Units)(Doubles{weights[0], weights[1]} + kShift);
 }
 
 }  // namespace
@@ -103,18 +114,26 @@ LogitBlock exp_block(const LogitBlock& values) {
   return result;
 }
 
-double sum_weights(std::span<const float> logits, const Relative& relative, std::span<double> sums) {
-  double total = 0;
+WeightBlock weigh_block(const LogitBlock& relative) {
+  const LogitBlock weights = exp_block(relative);
+  WeightBlock result;
+  for (size_t i = 0; i < kLogitBlock; i += 2) {
+    const Units units = shifted_units(&weights[i]) - kShiftBits;
+    std::memcpy(&result[i], &units, sizeof(units));
+  }
+  return result;
+}
+
+uint64_t sum_weights(std::span<const float> logits, const Relative& relative, std::span<uint64_t> sums) {
+  uint64_t total = 0;
   for (size_t block = 0; block < logit_blocks(logits.size()); ++block) {
     const LogitBlock weights = exp_block(relative_block(logits, block, relative));
-    Doubles chains[kChains] = {};
+    Units chains[kChains] = {};
     for (size_t i = 0; i < kLogitBlock; i += 2 * kChains) {
-      for (size_t chain = 0; chain < kChains; ++chain) {
-        chains[chain] += Doubles{weights[i + 2 * chain], weights[i + 2 * chain + 1]};
-      }
+      for (size_t chain = 0; chain < kChains; ++chain) chains[chain] += shifted_units(&weights[i + 2 * chain]);
     }
-    const Doubles two = (chains[0] + chains[1]) + (chains[2] + chains[3]);
-    sums[block] = two[0] + two[1];
+    const Units two = (chains[0] + chains[1]) + (chains[2] + chains[3]);
+    sums[block] = two[0] + two[1] - kLogitBlock * kShiftBits;
     total += sums[block];
   }
   return total;

@@ -1,6 +1,7 @@
 // Passes over a row of logits, 64 at a time, in vector instructions that every processor of its kind has. Products and
-// sums are never fused (CMakeLists.txt), sums have a fixed order and the exponential is the one below: a row's weights
-// have the same bits on every machine, whatever its instructions and its C library.
+// sums are never fused (CMakeLists.txt) and the exponential is the one below: a row's weights have the same bits on every
+// machine, whatever its instructions and its C library. Weights are whole numbers of 2^-44, so their sums are exact: they
+// have no order, and a device may add and search them as suits it (backend/cuda/sampling).
 #pragma once
 
 #include <array>
@@ -13,6 +14,10 @@ namespace headwater::ops {
 
 inline constexpr size_t kLogitBlock = 64;
 using LogitBlock = std::array<float, kLogitBlock>;
+
+inline constexpr int kWeightBits = 44;             // the peak weighs 2^44
+inline constexpr size_t kVocabularyMax = 1 << 19;  // whose weights' sum fits 64 bits, with room
+using WeightBlock = std::array<uint64_t, kLogitBlock>;
 
 constexpr size_t logit_blocks(size_t vocabulary) {
   return (vocabulary + kLogitBlock - 1) / kLogitBlock;
@@ -38,10 +43,13 @@ struct Relative {
 LogitBlock relative_block(std::span<const float> logits, size_t block, const Relative& relative);
 
 // exp of each value (<= 0) to 2e-7 of it: 2^n times a Taylor polynomial of degree 7 in |rest| <= log(2) / 2. Below -87,
-// where floats lose digits, and for a NaN it is 0: beside the peak's weight, 1, no draw of 53 bits tells that from less.
+// where floats lose digits, and for a NaN it is 0.
 LogitBlock exp_block(const LogitBlock& values);
 
-// The weights exp(relative logit) of each block, summed, into sums [logit_blocks] f64; returns the sum of these.
-double sum_weights(std::span<const float> logits, const Relative& relative, std::span<double> sums);
+// What the tokens of a block weigh: exp_block() of the relative logits, in units of 2^-44, rounded to nearest even.
+WeightBlock weigh_block(const LogitBlock& relative);
+
+// The weights of each block, summed, into sums [logit_blocks]; returns the sum of these.
+uint64_t sum_weights(std::span<const float> logits, const Relative& relative, std::span<uint64_t> sums);
 
 }  // namespace headwater::ops

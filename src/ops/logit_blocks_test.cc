@@ -75,16 +75,39 @@ TEST(LogitBlocks, ExponentialsAreExactToTheLastBitsAndZeroWhereFloatsEnd) {
   for (size_t i = 2; i < 6; ++i) EXPECT_EQ(weights[i], 0) << ends[i];
 }
 
+TEST(LogitBlocks, AWeightIsItsExponentialRoundedToUnits) {
+  LogitBlock relative;
+  for (float x = 0; x > -40; x -= 0.37f) {
+    for (size_t i = 0; i < kLogitBlock; ++i) relative[i] = x - 0.001f * static_cast<float>(i);
+    const LogitBlock weights = exp_block(relative);
+    const WeightBlock units = weigh_block(relative);
+    for (size_t i = 0; i < kLogitBlock; ++i) {
+      ASSERT_EQ(units[i], static_cast<uint64_t>(std::nearbyint(std::ldexp(weights[i], kWeightBits)))) << relative[i];
+    }
+  }
+  relative.fill(0);
+  EXPECT_EQ(weigh_block(relative)[63], uint64_t{1} << kWeightBits);
+  relative.fill(-kInfinity);
+  EXPECT_EQ(weigh_block(relative)[0], 0u);
+}
+
+TEST(LogitBlocks, TheLargestVocabularyOfEqualLogitsHasASum) {
+  const std::vector<float> row(kVocabularyMax, -3.0f);
+  std::vector<uint64_t> sums(logit_blocks(row.size()));
+  EXPECT_EQ(sum_weights(row, {-3.0f, 1}, sums), uint64_t{kVocabularyMax} << kWeightBits);
+}
+
 TEST(LogitBlocks, SumsOfWeightsAreThoseOfTheRowWhateverItsLength) {
   Random random(2);
   for (const size_t size : {1u, 63u, 64u, 65u, 1000u}) {
     const std::vector<float> row = random_row(size, random, 0.001f);
     const Relative relative{*std::max_element(row.begin(), row.end()), 0.7f};
-    std::vector<double> sums(logit_blocks(size));
-    double exact = 0, total = 0;
+    std::vector<uint64_t> sums(logit_blocks(size));
+    double exact = 0;
+    uint64_t total = 0;
     for (const float logit : row) exact += std::exp(double{relative.of(logit)});
-    EXPECT_NEAR(sum_weights(row, relative, sums) / exact, 1, 2e-7);
-    for (const double sum : sums) total += sum;
+    EXPECT_NEAR(std::ldexp(sum_weights(row, relative, sums), -kWeightBits) / exact, 1, 2e-7);
+    for (const uint64_t sum : sums) total += sum;
     EXPECT_EQ(sum_weights(row, relative, sums), total);
   }
 }

@@ -28,13 +28,19 @@ struct DrawRow {
   std::span<const float> logits;
   std::span<const float> maxima;  // of blocks
   Relative relative;
-  std::span<double> sums;  // of blocks
+  std::span<uint64_t> sums;  // of blocks
   std::span<Candidate> candidates;
 };
 
+// A logit as a whole number in the same order; both zeros are one.
+uint32_t key_of(float logit) {
+  const auto bits = std::bit_cast<uint32_t>(logit + 0.0f);
+  return bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
+}
+
 // Larger first, equal ones by lower id.
 bool comes_before(const Candidate& a, const Candidate& b) {
-  return a.relative > b.relative || (a.relative == b.relative && a.token < b.token);
+  return a.key > b.key || (a.key == b.key && a.token < b.token);
 }
 
 Status broken_logit(std::span<const float> logits) {
@@ -47,11 +53,6 @@ Status broken_logit(std::span<const float> logits) {
 size_t checked(TokenId token, size_t vocabulary) {
   check(token >= 0 && static_cast<size_t>(token) < vocabulary, "a token id outside the vocabulary");
   return static_cast<size_t>(token);
-}
-
-bool changes_logits(const SampleRow& row) {
-  return !row.bias.empty() || !row.banned.empty() || row.repetition_penalty != 1.0f || row.frequency_penalty != 0 ||
-         row.presence_penalty != 0;
 }
 
 void apply_penalties(const SampleRow& row, std::span<float> logits, std::span<uint32_t> counts) {
@@ -73,11 +74,9 @@ void apply_penalties(const SampleRow& row, std::span<float> logits, std::span<ui
   std::for_each(row.generated.begin(), row.generated.end(), apply);
 }
 
-// [0, 1) with 53 random bits, a function of the request's seed, its choice and the position alone.
-double draw_of(const SampleRow& row) {
-  const auto bits = philox4x32({row.position, row.choice, 0, 0},
-                               {static_cast<uint32_t>(row.seed), static_cast<uint32_t>(row.seed >> 32)});
-  return static_cast<double>(uint64_t{bits[0]} << 21 | bits[1] >> 11) * 0x1p-53;
+// As far into a sum of weights as the draw is into its range: [0, sum).
+uint64_t part_of(uint64_t sum, uint64_t draw) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(sum) * draw >> 64);
 }
 
 // A number that at least `rank` relative logits reach: the rank-th largest maximum of a block. With fewer blocks than
@@ -85,9 +84,9 @@ double draw_of(const SampleRow& row) {
 float reached_by(uint32_t rank, const DrawRow& row) {
   if (rank > row.maxima.size()) return kLowest;
   const std::span<Candidate> order = row.candidates.first(row.maxima.size());
-  for (uint32_t block = 0; block < order.size(); ++block) order[block] = {block, row.relative.of(row.maxima[block]), 0};
+  for (uint32_t block = 0; block < order.size(); ++block) order[block] = {block, key_of(row.maxima[block]), 0};
   std::nth_element(order.begin(), order.begin() + (rank - 1), order.end(), comes_before);
-  return order[rank - 1].relative;
+  return row.relative.of(row.maxima[order[rank - 1].token]);
 }
 
 // The tokens whose relative logit is at least `floor` and finite, by ascending id. Only blocks that hold one are read.
@@ -97,11 +96,13 @@ std::span<Candidate> collect(const DrawRow& row, float floor) {
   for (size_t block = 0; block < row.maxima.size(); ++block) {
     if (!(row.relative.of(row.maxima[block]) >= floor)) continue;
     const LogitBlock values = relative_block(row.logits, block, row.relative);
-    const LogitBlock weights = exp_block(values);
+    const WeightBlock weights = weigh_block(values);
     const size_t begin = block * kLogitBlock;
     const size_t size = std::min(kLogitBlock, row.logits.size() - begin);
+    std::array<uint32_t, kLogitBlock> keys;
+    for (size_t i = 0; i < size; ++i) keys[i] = key_of(row.logits[begin + i]);
     for (size_t i = 0; i < size; ++i) {  // written in any case: in a flat row a branch is a toss-up
-      row.candidates[count] = {static_cast<uint32_t>(begin + i), values[i], weights[i]};
+      row.candidates[count] = {static_cast<uint32_t>(begin + i), keys[i], weights[i]};
       count += values[i] >= floor ? 1 : 0;
     }
   }
@@ -115,38 +116,33 @@ void keep_top_k(uint32_t top_k, std::span<Candidate>& candidates) {
   std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
 }
 
-double sum_of(std::span<const Candidate> candidates) {
-  double sum = 0;
+uint64_t sum_of(std::span<const Candidate> candidates) {
+  uint64_t sum = 0;
   for (const Candidate& candidate : candidates) sum += candidate.weight;
   return sum;
 }
 
-// Weights are not negative: their bits are ordered as they are.
-uint32_t bits_of(const Candidate& candidate) {
-  return std::bit_cast<uint32_t>(candidate.weight);
-}
-
 struct Cut {
-  uint32_t bits;  // of the least weight that is kept
-  double kept;    // sum of the weights above it
+  uint32_t key;   // of the least logit that is kept
+  uint64_t kept;  // sum of the weights above it
 };
 
-// Finds the weight at which the sum of the largest reaches `needed`: sums of ranges of weights, 1,024 at a time, narrow
-// the range that holds it until it is one weight.
-Cut find_cut(std::span<const Candidate> candidates, double needed) {
+// Finds the logit at which the sum of the likeliest tokens' weights reaches `needed`: sums of ranges of logits, 2,048 at a
+// time, narrow the range that holds it until it is one logit.
+Cut find_cut(std::span<const Candidate> candidates, uint64_t needed) {
   uint32_t low = std::numeric_limits<uint32_t>::max(), high = 0;
   for (const Candidate& candidate : candidates) {
-    low = std::min(low, bits_of(candidate));
-    high = std::max(high, bits_of(candidate));
+    low = std::min(low, candidate.key);
+    high = std::max(high, candidate.key);
   }
-  double kept = 0;
+  uint64_t kept = 0;
   while (low < high) {
-    constexpr int kRangeBits = 10;
+    constexpr int kRangeBits = 11;
     const int shift = std::max(static_cast<int>(std::bit_width(high - low)) - kRangeBits, 0);
-    std::array<double, 1 << kRangeBits> sums{};  // of ranges of weights, the largest first
+    std::array<uint64_t, 1 << kRangeBits> sums{};  // of ranges of logits, the largest first
     for (const Candidate& candidate : candidates) {
-      const uint32_t bits = bits_of(candidate);
-      if (bits >= low && bits <= high) sums[(high - bits) >> shift] += candidate.weight;
+      const uint32_t below = high - candidate.key;
+      if (below <= high - low) sums[below >> shift] += candidate.weight;
     }
     const uint32_t last = (high - low) >> shift;
     uint32_t range = 0;
@@ -157,15 +153,14 @@ Cut find_cut(std::span<const Candidate> candidates, double needed) {
   return {high, kept};
 }
 
-// Keeps the likeliest tokens whose weights together reach `share` of `total`; at least one. Order stays.
-void keep_top_p(double share, double total, std::span<Candidate>& candidates) {
-  const double needed = share * total;
+// Keeps the likeliest tokens whose weights together reach `needed`; at least one. Order stays.
+void keep_top_p(uint64_t needed, std::span<Candidate>& candidates) {
   auto [cut, kept] = find_cut(candidates, needed);
   size_t count = 0;
-  bool is_reached = false;  // later ones of the cut's weight are left out
+  bool is_reached = false;  // later ones of the cut's logit are left out
   for (const Candidate& candidate : candidates) {
-    bool is_kept = bits_of(candidate) > cut;
-    if (bits_of(candidate) == cut && !is_reached) {
+    bool is_kept = candidate.key > cut;
+    if (candidate.key == cut && !is_reached) {
       is_kept = true;
       is_reached = (kept += candidate.weight) >= needed;
     }
@@ -177,70 +172,71 @@ void keep_top_p(double share, double total, std::span<Candidate>& candidates) {
 
 struct Reached {
   size_t index = 0;
-  double before = 0;  // sum of what comes before it
+  uint64_t target = 0;  // what is left of it there
 };
 
-// Where the running sum of weights, from `sum` on, exceeds `target`, or else the last that weighs anything.
+// Where the running sum of weights exceeds `target`, which is less than their whole sum.
 template <typename Weights, typename WeightOf>
-Reached reach(const Weights& weights, const WeightOf& weight_of, double target, double sum = 0) {
-  Reached reached;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const double weight = weight_of(weights[i]);
-    if (weight == 0) continue;
-    reached = {i, sum};
-    sum += weight;
-    if (sum > target) break;
-  }
-  return reached;
+Reached reach(const Weights& weights, const WeightOf& weight_of, uint64_t target) {
+  size_t i = 0;
+  for (; i + 1 < weights.size() && weight_of(weights[i]) <= target; ++i) target -= weight_of(weights[i]);
+  return {i, target};
 }
 
-uint32_t draw(std::span<const Candidate> candidates, double uniform) {
+uint32_t draw_from(std::span<const Candidate> candidates, uint64_t draw) {
   const auto weight_of = [](const Candidate& candidate) { return candidate.weight; };
-  return candidates[reach(candidates, weight_of, uniform * sum_of(candidates)).index].token;
+  return candidates[reach(candidates, weight_of, part_of(sum_of(candidates), draw)).index].token;
 }
 
 // Of all tokens: the sums of blocks lead to the block.
-uint32_t draw_of_all(const DrawRow& row, double uniform) {
-  const double target = uniform * sum_weights(row.logits, row.relative, row.sums);
+uint32_t draw_from_all(const DrawRow& row, uint64_t draw) {
+  const uint64_t target = part_of(sum_weights(row.logits, row.relative, row.sums), draw);
   const Reached block = reach(row.sums, std::identity(), target);
-  const LogitBlock weights = exp_block(relative_block(row.logits, block.index, row.relative));
-  const Reached token = reach(weights, std::identity(), target, block.before);
+  const WeightBlock weights = weigh_block(relative_block(row.logits, block.index, row.relative));
+  const Reached token = reach(weights, std::identity(), block.target);
   return static_cast<uint32_t>(block.index * kLogitBlock + token.index);
 }
 
-// All tokens that top_p can keep. Those left out weigh at most the share that top_p leaves out, divided by the number of
-// all tokens: together they are less than what may be missing. The 0.01 is more than any rounding.
-std::span<Candidate> collect_for_top_p(const DrawRow& row, double share, double total) {
-  const double least = (1 - share) * total / static_cast<double>(row.logits.size());
+// All tokens that top_p can keep. Those left out weigh at most what it may leave out, divided by the number of all tokens:
+// what is missing together is no more than may be. The 0.01 is more than any rounding.
+std::span<Candidate> collect_for_top_p(const DrawRow& row, uint64_t left_out) {
+  const uint64_t part = left_out / row.logits.size();
+  const double least = std::ldexp(static_cast<double>(part), -kWeightBits);
   return collect(row, static_cast<float>(std::log(least) - 0.01));
+}
+
+// The weight that the tokens kept by top_p must reach, of `total`.
+uint64_t needed_for_top_p(const SampleRow& sample, uint64_t total) {
+  return static_cast<uint64_t>(double{sample.top_p} * static_cast<double>(total));
 }
 
 // Weights are relative to the peak's; the draw walks the kept tokens in ascending order.
 uint32_t draw_token(const SampleRow& sample, const DrawRow& row) {
-  const double uniform = draw_of(sample);
+  const uint64_t draw = draw_bits(sample);
   const bool is_top_k = sample.top_k > 0 && sample.top_k < row.logits.size();
   const bool is_top_p = sample.top_p < 1;
-  if (!is_top_k && !is_top_p && !(sample.min_p > 0)) return draw_of_all(row, uniform);
+  if (!is_top_k && !is_top_p && !(sample.min_p > 0)) return draw_from_all(row, draw);
 
   std::span<Candidate> candidates;
-  double total = 0;
+  uint64_t needed = 0;
   if (is_top_k || sample.min_p > 0) {
-    float floor = sample.min_p > 0 ? std::min(std::log(sample.min_p), 0.0f) : kLowest;
+    float floor = min_p_floor(sample);
     if (is_top_k) floor = std::max(floor, reached_by(sample.top_k, row));
     candidates = collect(row, floor);
     if (is_top_k) keep_top_k(sample.top_k, candidates);
-    total = sum_of(candidates);
+    if (is_top_p) needed = needed_for_top_p(sample, sum_of(candidates));
   } else {
-    total = sum_weights(row.logits, row.relative, row.sums);
-    candidates = collect_for_top_p(row, sample.top_p, total);
+    const uint64_t total = sum_weights(row.logits, row.relative, row.sums);
+    needed = needed_for_top_p(sample, total);
+    candidates = collect_for_top_p(row, total - needed);
   }
-  if (is_top_p) keep_top_p(sample.top_p, total, candidates);
-  return draw(candidates, uniform);
+  if (is_top_p) keep_top_p(needed, candidates);
+  return draw_from(candidates, draw);
 }
 
 // Fills the top logprobs, equal ones by lower id; returns the logarithm of the sum of all exponentials.
 double add_top_logprobs(const DrawRow& row, uint32_t top_logprobs, Sampled& sampled) {
-  const double log_total = row.relative.peak + std::log(sum_weights(row.logits, row.relative, row.sums));
+  const double log_total = log_sum(row.relative.peak, sum_weights(row.logits, row.relative, row.sums));
   const auto wanted = static_cast<uint32_t>(std::min<size_t>(top_logprobs, row.logits.size()));
   check(wanted <= kLogprobsMax, "more top logprobs than a row can hold");
   const auto is_in = [&](float logit) {
@@ -265,14 +261,37 @@ double add_top_logprobs(const DrawRow& row, uint32_t top_logprobs, Sampled& samp
 
 }  // namespace
 
+uint64_t draw_bits(const SampleRow& row) {
+  const auto bits = philox4x32({row.position, row.choice, 0, 0},
+                               {static_cast<uint32_t>(row.seed), static_cast<uint32_t>(row.seed >> 32)});
+  return uint64_t{bits[0]} << 32 | bits[1];
+}
+
+bool changes_logits(const SampleRow& row) {
+  return !row.bias.empty() || !row.banned.empty() || row.repetition_penalty != 1.0f || row.frequency_penalty != 0 ||
+         row.presence_penalty != 0;
+}
+
+float min_p_floor(const SampleRow& row) {
+  return row.min_p > 0 ? std::min(std::log(row.min_p), 0.0f) : kLowest;
+}
+
+double log_sum(float peak, uint64_t weight) {
+  return peak + std::log(std::ldexp(static_cast<double>(weight), -kWeightBits));
+}
+
 Result<SampleScratch> SampleScratch::create(uint32_t vocabulary) {
   SampleScratch scratch;
+  if (vocabulary > kVocabularyMax) {
+    return error(ErrorCode::kUnsupported, "a vocabulary of {} tokens; sampling takes up to {}", vocabulary,
+                 kVocabularyMax);
+  }
   const uint64_t blocks = logit_blocks(vocabulary);
   HEADWATER_ASSIGN_OR_RETURN(scratch.logits_, Buffer::create(uint64_t{vocabulary} * sizeof(float)));
   HEADWATER_ASSIGN_OR_RETURN(scratch.candidates_, Buffer::create(uint64_t{vocabulary} * sizeof(Candidate)));
   HEADWATER_ASSIGN_OR_RETURN(scratch.counts_, Buffer::create(uint64_t{vocabulary} * sizeof(uint32_t)));
   HEADWATER_ASSIGN_OR_RETURN(scratch.maxima_, Buffer::create(blocks * sizeof(float)));
-  HEADWATER_ASSIGN_OR_RETURN(scratch.sums_, Buffer::create(blocks * sizeof(double)));
+  HEADWATER_ASSIGN_OR_RETURN(scratch.sums_, Buffer::create(blocks * sizeof(uint64_t)));
   return scratch;
 }
 

@@ -2,7 +2,8 @@
 //   logprobs are taken from the raw logits (log softmax) -> banned ids and logit bias -> repetition, frequency and presence
 //   penalties -> temperature -> min_p -> top_k -> top_p -> draw. Greedy (temperature 0) takes the argmax after the penalties;
 //   equal logits go to the lower id.
-// A token weighs exp((logit - peak) / temperature), a float with the same bits on every machine; sums are doubles.
+// Likelier is who has the larger logit, among equal ones the lower id: every filter keeps the first tokens of that order.
+// A token weighs exp((logit - peak) / temperature) in units of 2^-44, with the same bits on every machine; sums are exact.
 // The draw of one token uses Philox with key = seed and counter = (position, choice): it does not depend on the batch.
 #pragma once
 
@@ -57,16 +58,16 @@ class SampleScratch {
  public:
   struct Candidate {
     uint32_t token;
-    float relative;  // logit relative to the peak, in units of the temperature
-    float weight;    // exp(relative)
+    uint32_t key;  // ordered as logits are
+    uint64_t weight;
   };
 
-  static Result<SampleScratch> create(uint32_t vocabulary);
+  static Result<SampleScratch> create(uint32_t vocabulary);  // at most kVocabularyMax (logit_blocks.h)
   std::span<float> logits() { return logits_.as<float>(); }
   std::span<Candidate> candidates() { return candidates_.as<Candidate>(); }
   std::span<uint32_t> counts() { return counts_.as<uint32_t>(); }
   std::span<float> maxima() { return maxima_.as<float>(); }
-  std::span<double> sums() { return sums_.as<double>(); }
+  std::span<uint64_t> sums() { return sums_.as<uint64_t>(); }
 
  private:
   Buffer logits_;      // [vocabulary], after biases and penalties
@@ -79,5 +80,11 @@ class SampleScratch {
 // The one host implementation, used by the reference and CPU back ends. logits: [vocabulary] f32, finite or -inf; a NaN
 // or +inf is an error (kInternal), never a silent choice.
 Result<Sampled> sample_row(std::span<const float> logits, const SampleRow& row, SampleScratch& scratch);
+
+// What a back end that samples on its device asks here.
+uint64_t draw_bits(const SampleRow& row);  // random, a function of seed, choice and position alone
+bool changes_logits(const SampleRow& row);
+float min_p_floor(const SampleRow& row);      // of (logit - peak) / temperature; the lowest float without min_p
+double log_sum(float peak, uint64_t weight);  // log of the sum of exponentials that weigh so much beside the peak
 
 }  // namespace headwater::ops

@@ -15,7 +15,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Entry {
   size_t token;
-  float relative;
+  float logit;
   float weight;
 };
 
@@ -26,15 +26,15 @@ std::vector<Entry> kept_of(const std::vector<float>& logits, const SampleRow& ro
     const float relative = (logits[token] - peak) / row.temperature;
     const bool is_out = row.min_p > 0 && relative < std::min(std::log(row.min_p), 0.0f);
     if (relative > -kInfinity && !is_out)
-      kept.push_back({token, relative, static_cast<float>(std::exp(double{relative}))});
+      kept.push_back({token, logits[token], static_cast<float>(std::exp(double{relative}))});
   }
-  std::ranges::stable_sort(kept, std::greater(), &Entry::relative);
+  std::ranges::stable_sort(kept, std::greater(), &Entry::logit);
   if (row.top_k > 0 && row.top_k < kept.size()) kept.resize(row.top_k);
   std::ranges::sort(kept, std::less(), &Entry::token);
   double total = 0;
   for (const Entry& entry : kept) total += entry.weight;
   if (row.top_p < 1) {
-    std::ranges::stable_sort(kept, std::greater(), &Entry::weight);
+    std::ranges::stable_sort(kept, std::greater(), &Entry::logit);
     double sum = 0;
     size_t count = 0;
     while (count < kept.size() && (count == 0 || sum < double{row.top_p} * total)) sum += kept[count++].weight;
