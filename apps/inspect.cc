@@ -71,7 +71,7 @@ void print_tensors(std::span<const model::Tensor> tensors) {
 void print_memory_plan(const model::ModelShape& shape, uint32_t block_size, DType kv_dtype) {
   const ops::KvShape kv = shape.kv_shape(block_size, 1, kv_dtype);
   const uint64_t token_bytes = kv.bytes_token_layer() * shape.layers;
-  const auto pool = static_cast<uint64_t>(engine::kKvShareDefault * static_cast<double>(memory_available_bytes()));
+  const auto pool = static_cast<uint64_t>(ops::kHostPoolShare * static_cast<double>(memory_available_bytes()));
   fmt::print("\nmodel    {} '{}': {} layers, width {}, feed-forward {}, {}/{} heads x {}, vocabulary {}, context {}\n",
              shape.family, shape.name, shape.layers, shape.embedding, shape.feed_forward, shape.q_heads, shape.kv_heads,
              shape.head_dim, shape.vocabulary, shape.context_max);
@@ -81,7 +81,7 @@ void print_memory_plan(const model::ModelShape& shape, uint32_t block_size, DTyp
              to_string(kv_dtype));
   fmt::print("  KV a full context  {:8.1f} MiB ({} tokens)\n", mib(token_bytes * shape.context_max), shape.context_max);
   fmt::print("  KV pool by default {:8.1f} MiB ({:.0f}% of free memory) = {} tokens, {} pages of {}\n", mib(pool),
-             100 * engine::kKvShareDefault, pool / token_bytes, pool / (token_bytes * block_size), block_size);
+             100 * ops::kHostPoolShare, pool / token_bytes, pool / (token_bytes * block_size), block_size);
 }
 
 // Opens a model, or says what was found, where, and what would be read.

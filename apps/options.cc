@@ -26,16 +26,33 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
   app.add_option("-m,--model", options.model,
                  "GGUF file or folder of safetensors (default: the fetched SmolLM2-135M-Instruct)")
       ->envname("HEADWATER_MODEL");
-  app.add_option("--backend", options.backend, "auto, cpu or reference")
+  app.add_option("--load-format", options.load_format, "auto, or dummy: random weights for a folder's config.json")
+      ->envname("HEADWATER_LOAD_FORMAT")
+      ->check(CLI::IsMember({"auto", "dummy"}))
+      ->capture_default_str();
+  app.add_option("--dtype", options.dtype, "of dummy weights: bf16, q8_0, q4_0 or q4_1")
+      ->envname("HEADWATER_DTYPE")
+      ->capture_default_str();
+  app.add_option("--backend", options.backend, "auto, cuda, cpu or reference")
       ->envname("HEADWATER_BACKEND")
       ->capture_default_str();
   app.add_option("-t,--threads", options.threads, "worker threads (0: all cores)")
       ->envname("HEADWATER_THREADS")
       ->capture_default_str();
+  app.add_flag("--sharing-invariant", options.invariant, "cuda: the same bits whatever is shared or batched; slower")
+      ->envname("HEADWATER_SHARING_INVARIANT");
+  app.add_option("--gpu-memory-utilization", options.gpu_memory_utilization, "cuda: share of its memory to use")
+      ->envname("HEADWATER_GPU_MEMORY_UTILIZATION")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
   add_costs_option(app, options.costs);
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->envname("HEADWATER_LOG_LEVEL")
       ->capture_default_str();
+}
+
+ops::BackendConfig backend_config(const RuntimeOptions& options) {
+  return {.threads = options.threads, .invariant = options.invariant, .memory_share = options.gpu_memory_utilization};
 }
 
 void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling) {
@@ -67,7 +84,8 @@ void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_option("--max-num-batched-tokens", options.max_num_batched_tokens, "token budget of a step")
       ->envname("HEADWATER_MAX_NUM_BATCHED_TOKENS")
       ->capture_default_str();
-  app.add_option("--kv-cache-memory", options.kv_cache_memory, "KV pool, e.g. 2G (default: a quarter of free memory)")
+  app.add_option("--kv-cache-memory", options.kv_cache_memory,
+                 "KV pool, e.g. 2G (default: a quarter of free memory; cuda: what is left)")
       ->envname("HEADWATER_KV_CACHE_MEMORY");
   app.add_option("--block-size", options.block_size, "tokens of a KV page")
       ->envname("HEADWATER_BLOCK_SIZE")
@@ -100,6 +118,13 @@ Result<uint64_t> parse_bytes(const std::string& text) {
                  "'{}' is not a size; write bytes or a number with K, M, G or T, such as 2G", text);
   }
   return number << shift;
+}
+
+Result<DType> parse_weight_type(const std::string& text) {
+  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+    if (lower(text) == lower(std::string(to_string(dtype)))) return dtype;
+  }
+  return error(ErrorCode::kInvalidArgument, "the weight type '{}' is unknown; use bf16, q8_0, q4_0 or q4_1", text);
 }
 
 Result<DType> parse_kv_dtype(const std::string& text) {

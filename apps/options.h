@@ -12,12 +12,18 @@
 namespace headwater::apps {
 
 struct RuntimeOptions {
-  std::string model;  // "": the default model
+  std::string model;                 // "": the default model
+  std::string load_format = "auto";  // or dummy: random weights of the model's config.json
+  std::string dtype = "bf16";        // of random weights
   std::string backend = "auto";
   uint32_t threads = 0;        // 0: the cores this process may use
   std::string costs = "auto";  // auto, none or a file of `headwater tune`
+  bool invariant = false;      // ops::BackendConfig
+  double gpu_memory_utilization = 0.9;
   std::string log_level = "warn";
 };
+
+ops::BackendConfig backend_config(const RuntimeOptions& options);
 
 struct EngineOptions {
   uint32_t max_model_len = 0;  // 0: the model's
@@ -38,6 +44,7 @@ void add_engine_options(CLI::App& app, EngineOptions& options);
 
 Result<engine::EngineConfig> engine_config(const EngineOptions& options);  // checks every value; errors name the flag
 Result<uint64_t> parse_bytes(const std::string& text);                     // 1048576, 512K, 300M, 2G, 2GiB
+Result<DType> parse_weight_type(const std::string& text);                  // bf16, q8_0, q4_0, q4_1
 Result<DType> parse_kv_dtype(const std::string& text);                     // f32, f16, bf16, fp8
 Result<std::string> model_path(const RuntimeOptions& options);             // the default model is looked for in models/
 

@@ -29,6 +29,12 @@ std::string types_without_kernel(const Runtime& runtime) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const std::string& path) {
+  if (options.load_format != "dummy") return model::Checkpoint::open(path);
+  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dtype));
+  return model::open_with_random_weights(path, dtype);
+}
+
 }  // namespace
 
 Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& wrap) {
@@ -38,13 +44,17 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   }
   Runtime runtime;
   HEADWATER_ASSIGN_OR_RETURN(runtime.path, model_path(options));
-  HEADWATER_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::open(runtime.path));
+  HEADWATER_ASSIGN_OR_RETURN(auto checkpoint, open_checkpoint(options, runtime.path));
   runtime.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
-  HEADWATER_ASSIGN_OR_RETURN(runtime.backend, backend::create_backend(options.backend, {options.threads, ""}));
+  HEADWATER_ASSIGN_OR_RETURN(runtime.backend,
+                             backend::create_backend(options.backend, backend_config(options), &runtime.passed_over));
   runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
-  HEADWATER_ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::create(*runtime.checkpoint));
-  runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer));
+  auto tokenizer = text::Tokenizer::create(*runtime.checkpoint);
+  const bool is_dummy = options.load_format == "dummy";
+  if (is_dummy && tokenizer.status().code() == ErrorCode::kNotFound) tokenizer = text::Tokenizer::of_bytes();
+  HEADWATER_RETURN_IF_ERROR(tokenizer.status());
+  runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer).value());
   auto chat_template = text::ChatTemplate::create(*runtime.checkpoint, *runtime.tokenizer);
   if (chat_template) {
     runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template).value());
@@ -89,7 +99,9 @@ void print_settings(const Runtime& runtime, const engine::Engine& engine) {
              std::filesystem::path(runtime.path).filename().string(), shape.family, shape.layers, shape.q_heads,
              shape.kv_heads, shape.head_dim, static_cast<double>(shape.weight_bytes) / 1e6,
              shape.variant.empty() ? "" : "; ", shape.variant);
-  fmt::print(stderr, "backend  {} ({}), {} threads; costs {}\n", info.name, info.target, info.workers, runtime.costs);
+  fmt::print(stderr, "backend  {} ({}{}{}), {} {}; costs {}\n", info.name, info.device, info.device.empty() ? "" : ", ",
+             info.target, info.workers, info.name == "cuda" ? "multiprocessors" : "threads", runtime.costs);
+  if (!runtime.passed_over.empty()) fmt::print(stderr, "         {}\n", runtime.passed_over);
   if (const std::string slow = types_without_kernel(runtime); !slow.empty()) {
     fmt::print(stderr, "weights  {}: no fast kernel yet, decoded before each product; Q8_0, Q4_1 and Q4_0 are faster\n",
                slow);

@@ -17,7 +17,8 @@ struct Runtime {
   std::string path;
   std::unique_ptr<model::Checkpoint> checkpoint;
   std::unique_ptr<ops::Backend> backend;
-  std::string costs;  // where the back end's attention costs come from
+  std::string passed_over;  // the back end that auto would have preferred, and why it is not used; or empty
+  std::string costs;        // where the back end's attention costs come from
   std::unique_ptr<model::Model> model;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;  // null when the file has none

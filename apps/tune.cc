@@ -12,7 +12,7 @@ namespace headwater::apps {
 namespace {
 
 struct TuneOptions {
-  std::string backend = "auto";
+  std::string backend = "cpu";  // the one that has costs to measure
   uint32_t threads = 0;
   std::string output;
   double seconds = 13;

@@ -23,6 +23,10 @@ class TimedBackend final : public ops::Backend {
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
     return backend_->cost_model(shape, q_heads);
   }
+  ops::PoolMemory pool_memory() const override { return backend_->pool_memory(); }
+  Result<std::unique_ptr<ops::Recording>> record(const std::function<void()>& work) override {
+    return backend_->record(work);
+  }
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
     return backend_->create_kv_pool(shape);
   }
@@ -31,6 +35,10 @@ class TimedBackend final : public ops::Backend {
     return backend_->device_shape(shape, q_heads);
   }
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override { return backend_->allocate(rows, columns); }
+  Result<ops::Matrix> allocate_operand(uint32_t rows, uint32_t columns) override {
+    return backend_->allocate_operand(rows, columns);
+  }
+  Result<const float*> place(std::span<const float> values) override { return backend_->place(values); }
   Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override {
     return backend_->create_step_block(limits);
   }

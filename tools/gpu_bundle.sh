@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Packs the binaries of tools/gpu_test.sh and their shared libraries, but for those of glibc, GCC and the driver, into
+# Packs the binaries of tools/gpu_test.sh and their shared libraries, but for those of glibc, GCC, the CUDA toolkit and the driver, into
 # one folder for a machine that lacks the libraries: tools/gpu_bundle.sh [BUILD_DIR [FOLDER]], build/cuda into .gpu.
 # There, with a GCC that is not older: tools/gpu_test.sh --build-dir .gpu
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/cuda} folder=${2:-.gpu}
-names=(headwater test_conformance_attention test_conformance_sharing test_conformance_rope_append test_cuda_unit)
-theirs='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|cuda|nvidia-ml))\.so[^/]*$' # that machine's own
+names=(headwater test_conformance_{attention,sharing,rope_append,matmul,elementwise,experts,sample} test_golden_families
+  test_cuda_unit)
+theirs='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|cuda|cublasLt|nvidia-ml))\.so[^/]*$' # that machine's own
 
 rm -rf "$folder"
 mkdir -p "$folder/lib"

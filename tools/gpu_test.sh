@@ -12,8 +12,9 @@ cd "$(dirname "$0")/.." || exit 1
 # Small: every kind of work once, on shapes that a sanitizer gets through in seconds.
 sanitizer_filter='*TwoSequencesOfOnePartialPageEach/cuda*:*EmptySequencesAndPaddedRows*/cuda*'
 sanitizer_filter+=':*QMayBeASlice*/cuda*:*ASinkCountsOnce*/cuda*:*CopiedPages*/cuda*'
-programs=(test_conformance_attention test_conformance_sharing test_conformance_rope_append test_cuda_unit)
-sanitized=(test_conformance_attention) # its rig appends too
+programs=(test_conformance_{attention,sharing,rope_append,matmul,elementwise,experts,sample} test_golden_families test_cuda_unit)
+sanitizer_filter+=':*SeveralWeights*/cuda*:*OneTokenAllExperts*/cuda*:*GatherRows*/cuda*:*ChoosesWhat*/cuda*'
+sanitized=(test_conformance_{attention,matmul,elementwise,experts,sample}) # attention's rig appends too
 tools=(memcheck racecheck initcheck synccheck)
 # Seconds of a part; a command has what its part has left.
 tests_seconds=${TESTS_SECONDS:-400}
@@ -37,7 +38,7 @@ if [ -z "$build" ]; then
   cmake --preset cuda > /dev/null || exit 1
   cmake --build --preset cuda -j "$(nproc)" --target headwater "${programs[@]}" || exit 1
 fi
-[ -d "$build/lib" ] && export LD_LIBRARY_PATH="$(realpath "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+[ -d "$build/lib" ] && export LD_LIBRARY_PATH="$(realpath "$build/lib"):/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 commit=$(cat "$build/COMMIT" 2> /dev/null || git rev-parse --short HEAD 2> /dev/null || echo unknown)
 compiler=$(cat "$build/NVCC" 2> /dev/null || nvcc --version | grep release)
 work=$(mktemp -d)
@@ -54,7 +55,7 @@ wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 
 if wanted tests; then
   for name in "${programs[@]}"; do
-    filter='*/cuda*'
+    filter='*/cuda*:*Cuda*'
     [ "$name" = test_cuda_unit ] && filter='*'
     record tests "$tests_seconds" gtest "$(program "$name")" "--gtest_filter=$filter"
   done

@@ -8,7 +8,7 @@ namespace headwater::engine {
 Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model::Decoder& decoder,
                                                ops::Backend& backend, const Clock* clock) {
   const model::ModelShape& model = decoder.shape();
-  HEADWATER_ASSIGN_OR_RETURN(Sizing sizing, size_engine(config, model, backend.info(), memory_available_bytes()));
+  HEADWATER_ASSIGN_OR_RETURN(Sizing sizing, size_engine(config, model, backend.info(), backend.pool_memory()));
   std::random_device random;
   const auto word = [&random] { return uint64_t{random()} << 32 | random(); };
   HEADWATER_ASSIGN_OR_RETURN(kv::PagedCache cache,

@@ -40,7 +40,7 @@ struct EngineConfig {
   uint32_t queue_requests_max = 1024;
   uint32_t queue_tokens_max = 4u << 20;  // prompt tokens waiting
   uint32_t page_size = kv::kPageSizeDefault;
-  uint64_t kv_bytes = 0;  // pool memory; 0: kKvShareDefault of the memory that is free now
+  uint64_t kv_bytes = 0;  // pool memory; 0: what is usual for the back end (ops::PoolMemory)
   DType kv_dtype = DType::kBF16;
   bool prefix_cache = true;
   uint32_t choices_max = 128;  // largest n
@@ -52,7 +52,6 @@ struct EngineConfig {
   attention::PlanSettings attention = {.cut = 0};
   bool inject_page_fault = false;  // test: one sequence of every step reads a wrong page; its text must change
 };
-inline constexpr double kKvShareDefault = 0.25;
 
 class Engine {
  public:

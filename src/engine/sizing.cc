@@ -24,24 +24,21 @@ Status check_config(const EngineConfig& config, const ops::BackendInfo& backend)
   return {};
 }
 
-Result<uint32_t> pool_pages(const EngineConfig& config, const ops::KvShape& kv, uint64_t memory_available) {
-  const uint64_t bytes = config.kv_bytes != 0
-                             ? config.kv_bytes
-                             : static_cast<uint64_t>(kKvShareDefault * static_cast<double>(memory_available));
+Result<uint32_t> pool_pages(const EngineConfig& config, const ops::KvShape& kv, const ops::PoolMemory& memory) {
+  const uint64_t bytes = config.kv_bytes != 0 ? config.kv_bytes : memory.usual;
   const uint64_t pages = bytes / kv.bytes_page();
   const uint64_t pages_context = (uint64_t{config.context_max} + kv.page_size - 1) / kv.page_size;
   if (config.kv_bytes == 0 && pages < pages_context) {
-    return error(
-        ErrorCode::kExhausted,
-        "a context of {} tokens needs {} bytes of KV pages, but a quarter of the {} bytes of free memory is {}; "
-        "lower the context (context_max, --max-model-len) or set the pool (kv_bytes, --kv-cache-memory)",
-        config.context_max, pages_context * kv.bytes_page(), memory_available, bytes);
+    return error(ErrorCode::kExhausted,
+                 "a context of {} tokens needs {} bytes of KV pages, but of {} bytes of free memory they get {}, {}; "
+                 "lower the context (context_max, --max-model-len) or set the pool (kv_bytes, --kv-cache-memory)",
+                 config.context_max, pages_context * kv.bytes_page(), memory.free, bytes, memory.why);
   }
-  if (memory_available > 0 && bytes > memory_available) {
+  if (memory.free > 0 && bytes > memory.free) {
     return error(
         ErrorCode::kExhausted,
         "a KV pool of {} bytes (kv_bytes, --kv-cache-memory) is more than the {} bytes of free memory; lower it", bytes,
-        memory_available);
+        memory.free);
   }
   if (pages == 0) {
     return error(ErrorCode::kInvalidArgument,
@@ -101,7 +98,7 @@ Status validate_sampling(const SamplingParams& sampling, uint32_t vocabulary) {
 }  // namespace
 
 Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& model, const ops::BackendInfo& backend,
-                           uint64_t memory_available) {
+                           const ops::PoolMemory& memory) {
   HEADWATER_RETURN_IF_ERROR(check_config(config, backend));
   if (model.windows.empty() || model.windows.size() > ops::kPlansMax) {
     return error(ErrorCode::kUnsupported, "{} has layers with {} different attention windows; a step plans 1 to {}",
@@ -119,7 +116,7 @@ Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& 
         settings.context_max, model.context_max, model.name);
   }
   sizing.kv = model.kv_shape(settings.page_size, 0, settings.kv_dtype);
-  HEADWATER_ASSIGN_OR_RETURN(sizing.kv.pages, pool_pages(settings, sizing.kv, memory_available));
+  HEADWATER_ASSIGN_OR_RETURN(sizing.kv.pages, pool_pages(settings, sizing.kv, memory));
   settings.kv_bytes = sizing.kv.bytes();
   const uint64_t tokens_pool = uint64_t{sizing.kv.pages} * settings.page_size;
   sizing.sequence_tokens_max = static_cast<uint32_t>(std::min<uint64_t>(settings.context_max, tokens_pool));
@@ -128,6 +125,7 @@ Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& 
                    .pages_per_sequence_max = (sizing.sequence_tokens_max + settings.page_size - 1) / settings.page_size,
                    .page_size = settings.page_size,
                    .logits_max = settings.sequences_max,
+                   .workers = backend.workers,
                    .plans = static_cast<uint32_t>(model.windows.size())};
   return sizing;
 }

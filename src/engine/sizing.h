@@ -12,9 +12,9 @@ struct Sizing {
   uint32_t sequence_tokens_max = 0;  // the smaller of context_max and what the pool holds
 };
 
-// memory_available: bytes that are free now, used when config.kv_bytes is 0.
+// memory: of the back end, now.
 Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& model, const ops::BackendInfo& backend,
-                           uint64_t memory_available);
+                           const ops::PoolMemory& memory);
 
 // Everything that can be wrong with a request at submit(), and what can never fit.
 Status validate(const Request& request, const Sizing& sizing, uint32_t vocabulary);

@@ -26,11 +26,13 @@ ops::BackendInfo backend() {
   return {.name = "test", .target = "", .workers = 1, .page_size_multiple = 16, .invariant = true};
 }
 
+constexpr ops::PoolMemory kMemory{1 << 20, 1 << 18, "a quarter"};
+
 Sizing sizing_of(EngineConfig config) {
-  return size_engine(config, shape(), backend(), 1 << 20).value();
+  return size_engine(config, shape(), backend(), kMemory).value();
 }
 
-TEST(Sizing, TakesAQuarterOfTheFreeMemoryInWholePages) {
+TEST(Sizing, TakesWhatIsUsualInWholePages) {
   const Sizing sizing = sizing_of({});
   EXPECT_EQ(sizing.kv.pages, (1 << 20) / 4 / (kBytesToken * 32));
   EXPECT_EQ(sizing.config.kv_bytes, sizing.kv.pages * kBytesToken * 32);
@@ -39,7 +41,7 @@ TEST(Sizing, TakesAQuarterOfTheFreeMemoryInWholePages) {
 }
 
 TEST(Sizing, RefusesToStartWhereOneContextDoesNotFitAndNamesTheNumbers) {
-  const Status status = size_engine({}, shape(), backend(), 1000).status();
+  const Status status = size_engine({}, shape(), backend(), {1000, 250, "a quarter"}).status();
   EXPECT_EQ(status.code(), ErrorCode::kExhausted);
   EXPECT_THAT(status.message(), HasSubstr("128 tokens"));
   EXPECT_THAT(status.message(), HasSubstr(std::to_string(128 * kBytesToken)));
@@ -51,19 +53,19 @@ TEST(Sizing, TakesASmallerPoolWhenItIsAskedFor) {
   EXPECT_EQ(sizing_of(config).kv.pages, 2u);
   EXPECT_EQ(sizing_of(config).sequence_tokens_max, 64u);
   config.kv_bytes = 5;
-  EXPECT_THAT(size_engine(config, shape(), backend(), 0).status().message(), HasSubstr("less than one page"));
+  EXPECT_THAT(size_engine(config, shape(), backend(), {}).status().message(), HasSubstr("less than one page"));
 }
 
 TEST(Sizing, MakesRoomForAPlanForEachWindowAndRefusesMoreThanAStepHas) {
   model::ModelShape model = shape();
   EXPECT_EQ(sizing_of({}).limits.plans, 1u);
   model.windows = {64, 0};
-  EXPECT_EQ(size_engine({}, model, backend(), 1 << 20).value().limits.plans, 2u);
+  EXPECT_EQ(size_engine({}, model, backend(), kMemory).value().limits.plans, 2u);
   EXPECT_EQ(model.widest_plan(), 1u);
   model.windows = {64, 32};
   EXPECT_EQ(model.widest_plan(), 0u);
   model.windows = {64, 32, 0};
-  const Status status = size_engine({}, model, backend(), 1 << 20).status();
+  const Status status = size_engine({}, model, backend(), kMemory).status();
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(status.message(), HasSubstr("3 different attention windows"));
 }
@@ -75,23 +77,23 @@ TEST(Sizing, CutsAndPromisesWhatTheBackEndDoes) {
   ops::BackendInfo free = backend();
   free.invariant = false;
   free.cut = 512;
-  EXPECT_EQ(size_engine(config, shape(), free, 1 << 20)->config.attention.cut, 512u);
-  EXPECT_FALSE(size_engine(config, shape(), free, 1 << 20)->config.attention.invariant);
+  EXPECT_EQ(size_engine(config, shape(), free, kMemory)->config.attention.cut, 512u);
+  EXPECT_FALSE(size_engine(config, shape(), free, kMemory)->config.attention.invariant);
   config.attention = {.invariant = false, .cut = 64};
-  EXPECT_EQ(size_engine(config, shape(), free, 1 << 20)->config.attention.cut, 64u);
+  EXPECT_EQ(size_engine(config, shape(), free, kMemory)->config.attention.cut, 64u);
   EXPECT_FALSE(sizing_of(config).config.attention.invariant);
 }
 
 TEST(Sizing, RefusesAPageSizeTheBackEndCannotTakeAndNamesOneItCan) {
   EngineConfig config;
   config.page_size = 24;
-  EXPECT_THAT(size_engine(config, shape(), backend(), 1 << 20).status().message(), HasSubstr("use 32"));
+  EXPECT_THAT(size_engine(config, shape(), backend(), kMemory).status().message(), HasSubstr("use 32"));
 }
 
 TEST(Sizing, RefusesAContextLongerThanTheModels) {
   EngineConfig config;
   config.context_max = 129;
-  const Status status = size_engine(config, shape(), backend(), 1 << 20).status();
+  const Status status = size_engine(config, shape(), backend(), kMemory).status();
   EXPECT_THAT(status.message(), HasSubstr("129"));
   EXPECT_THAT(status.message(), HasSubstr("128"));
 }

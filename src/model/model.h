@@ -3,4 +3,5 @@
 
 #include "model/checkpoint.h"
 #include "model/decoder.h"
+#include "model/families/random_weights.h"
 #include "model/gguf.h"

@@ -57,6 +57,7 @@ struct SafetensorsFolder::Impl {
   json::Value config;
   std::map<std::string, Shard, std::less<>> shards;  // by file name
   std::vector<Tensor> tensors;
+  std::vector<std::shared_ptr<const void>> memory;    // of tensors that are in no file
   std::map<std::string_view, size_t> tensor_index;    // name -> tensors[]
   std::map<std::string, Mapping, std::less<>> texts;  // by file name, mapped when asked for
 
@@ -132,6 +133,12 @@ SafetensorsFolder& SafetensorsFolder::operator=(SafetensorsFolder&&) noexcept = 
 SafetensorsFolder::~SafetensorsFolder() = default;
 
 Result<SafetensorsFolder> SafetensorsFolder::open(const std::string& path) {
+  HEADWATER_ASSIGN_OR_RETURN(SafetensorsFolder folder, open_without_weights(path));
+  HEADWATER_RETURN_IF_ERROR(folder.impl_->add_all());
+  return folder;
+}
+
+Result<SafetensorsFolder> SafetensorsFolder::open_without_weights(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   if (!exists(impl->file(kConfig))) {
@@ -139,8 +146,15 @@ Result<SafetensorsFolder> SafetensorsFolder::open(const std::string& path) {
                  path, kConfig);
   }
   HEADWATER_ASSIGN_OR_RETURN(impl->config, impl->object(kConfig));
-  HEADWATER_RETURN_IF_ERROR(impl->add_all());
   return SafetensorsFolder(std::move(impl));
+}
+
+void SafetensorsFolder::add_tensors(std::vector<Tensor> tensors, std::shared_ptr<const void> memory) {
+  impl_->memory.push_back(std::move(memory));
+  for (Tensor& tensor : tensors) {
+    impl_->tensor_index.emplace(tensor.name, impl_->tensors.size());
+    impl_->tensors.push_back(std::move(tensor));
+  }
 }
 
 const json::Value& SafetensorsFolder::config() const {

@@ -19,6 +19,9 @@ class SafetensorsFolder {
  public:
   // kNotFound (names the missing file), kCorrupt (file, offset and what was found there), kUnsupported (a dtype).
   static Result<SafetensorsFolder> open(const std::string& path);
+  // config.json and the texts alone, for tensors that come from elsewhere.
+  static Result<SafetensorsFolder> open_without_weights(const std::string& path);
+  void add_tensors(std::vector<Tensor> tensors, std::shared_ptr<const void> memory);  // names and data lie in `memory`
   SafetensorsFolder(SafetensorsFolder&&) noexcept;
   SafetensorsFolder& operator=(SafetensorsFolder&&) noexcept;
   ~SafetensorsFolder();

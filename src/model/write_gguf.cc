@@ -132,10 +132,10 @@ Status write_gguf(const Checkpoint& checkpoint, std::string_view name, DType dty
   HEADWATER_RETURN_IF_ERROR(check_numbers(architecture, h.in_gguf(), blueprint));
 
   Weights weights;  // the places that both formats' slots name
-  const std::vector<Slot> from = bind_slots(checkpoint, blueprint, weights);
+  const std::vector<Slot> from = bind_slots(checkpoint.tensors().size(), blueprint, weights);
   HEADWATER_RETURN_IF_ERROR(check_slots(checkpoint, from, blueprint, h.tensors_read()));
   blueprint.gguf = true;
-  const std::vector<Slot> to = bind_slots(checkpoint, blueprint, weights);
+  const std::vector<Slot> to = bind_slots(checkpoint.tensors().size(), blueprint, weights);
 
   GgufHeader header;
   const std::vector<std::byte> numbers = write_numbers(architecture, h.in_gguf(), header);

@@ -1,8 +1,15 @@
 #include "ops/backend.h"
 
+#include "core/system.h"
+
 #include <algorithm>
 
 namespace headwater::ops {
+
+PoolMemory Backend::pool_memory() const {
+  const uint64_t free = memory_available_bytes();
+  return {free, static_cast<uint64_t>(kHostPoolShare * static_cast<double>(free)), "a quarter of what is free"};
+}
 namespace {
 
 class HostStopwatch final : public Stopwatch {

@@ -5,7 +5,7 @@
 // parameter structs are device pointers (host pointers on the reference and cpu back ends).
 // One thread drives a Backend at a time; the back end spreads the work over its own threads.
 //
-// Activations are f32, row-major, [tokens, columns] with a row stride in elements.
+// Activations are row-major, [tokens, columns] with a row stride in elements; f32, but for those of allocate_operand().
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@
 
 #include "attention/plan.h"
 #include "core/core.h"
+#include "ops/activation.h"
 #include "ops/kv_pool.h"
 #include "ops/sampling.h"
 #include "ops/step_block.h"
@@ -24,12 +25,18 @@
 namespace headwater::ops {
 
 struct Matrix {
-  float* data = nullptr;
+  float* data = nullptr;  // of another dtype: the address of its elements
   uint32_t rows = 0;
   uint32_t columns = 0;
   uint64_t stride = 0;  // elements from row to row, >= columns
+  DType dtype = DType::kF32;
 
-  float* row(uint64_t index) const { return data + index * stride; }
+  float* row(uint64_t index) const { return data + index * stride; }  // of f32
+  Matrix first_rows(uint32_t count) const { return {data, count, columns, stride, dtype}; }
+  Matrix slice(uint32_t column, uint32_t count) const {  // of columns
+    auto* bytes = reinterpret_cast<std::byte*>(data) + row_bytes(dtype, column);
+    return {reinterpret_cast<float*>(bytes), rows, count, stride, dtype};
+  }
 };
 
 // Weights as the model file holds them: `rows` output features, each a row of `columns` inputs in `dtype` (blocks along
@@ -147,10 +154,6 @@ struct AttentionParams {
   uint32_t plan = 0;  // which of the step's plans: ModelShape::windows[plan] is its window
 };
 
-// kSilu: silu(g) * u. kGeluTanh: gelu(g) * u with the tanh approximation (Gemma).
-// kSwigluClamped: with g' = min(g, 7), u' = clamp(u, -7, 7): g' * sigmoid(1.702 g') * (u' + 1) (gpt-oss).
-enum class Activation : uint8_t { kSilu, kGeluTanh, kSwigluClamped };
-
 struct GateMulParams {  // out = activation(gate, up)
   Matrix gate;          // [T, n]
   Matrix up;            // [T, n]
@@ -217,18 +220,27 @@ struct BackendInfo {
   std::vector<std::string> targets = {};  // that the device can run, the simplest first
   uint32_t costs_version = 0;             // of the kernels and of the cost names; 0: the back end measures no costs
   uint32_t cut = 256;                     // PlanSettings::cut that suits it
-  bool runs_models = true;                // has every operation of a step; else attention and append alone
+  bool records = false;                   // record() saves the host the work of enqueueing a step
 };
 
 // Measured costs of attention by name, in nanoseconds. The names are the back end's own; they are valid for the
 // device, target, workers and costs_version of the info() they were measured with.
 using Costs = std::map<std::string, double>;
 
+// Bytes for KV pages.
+struct PoolMemory {
+  uint64_t free = 0;     // 0: unknown
+  uint64_t usual = 0;    // what a pool takes unless it is told
+  std::string_view why;  // "a quarter of what is free": what `usual` is, for messages
+};
+inline constexpr double kHostPoolShare = 0.25;  // of free memory
+
 struct BackendConfig {
   uint32_t threads = 0;    // 0: the cores this process may run on
   std::string cpu_target;  // "": the best the processor has; or scalar, avx2, avx512, avx512_bf16, avx512_amx
   bool invariant = false;  // cuda: the same bits whatever is shared and whoever is in the batch, at a cost. Host back
                            // ends always are
+  double memory_share = 0.9;  // cuda: of the device's memory for weights, activations and KV pages together
 };
 
 // What the device reached in a short measurement, all workers together. Zeros: not measured.
@@ -246,6 +258,13 @@ class Stopwatch {
  public:
   virtual ~Stopwatch() = default;
   virtual Result<double> sample_us() = 0;  // one sample of the time of one run
+};
+
+// Operations to be enqueued again, at once. Not after the back end that recorded them, nor after what they read and write.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
 };
 
 class Backend {
@@ -270,9 +289,16 @@ class Backend {
   }
 
   // Set-up.
+  virtual PoolMemory pool_memory() const;  // host back ends: of the machine
   virtual Result<std::unique_ptr<KvPool>> create_kv_pool(const KvShape& shape) = 0;
   virtual Result<std::unique_ptr<Weight>> prepare(const WeightView& view) = 0;
   virtual Result<Matrix> allocate(uint32_t rows, uint32_t columns) = 0;  // freed with the back end; stride = columns
+  // For what products read or what a gate_mul() takes: in the type that suits the products of the weights that were prepared,
+  // mostly BF16 on a GPU.
+  virtual Result<Matrix> allocate_operand(uint32_t rows, uint32_t columns) { return allocate(rows, columns); }
+  // Where operations read a vector (a norm's weight, a bias): the span itself on host back ends, which must outlive its use; a
+  // copy elsewhere, freed with the back end.
+  virtual Result<const float*> place(std::span<const float> values) { return values.data(); }
   virtual Result<StepBlock> create_step_block(const StepLimits& limits) { return StepBlock::create(limits); }
   // Between host memory, rows packed, and a matrix; both wait for what is enqueued. Not during a step.
   virtual Status upload(const Matrix& to, std::span<const float> from);
@@ -288,6 +314,11 @@ class Backend {
   // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the source
   // of an earlier one.
   virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
+  // Records what `work` enqueues, without running it, for steps that enqueue the same but for what stands in the step block.
+  // kUnsupported without BackendInfo::records.
+  virtual Result<std::unique_ptr<Recording>> record(const std::function<void()>& /*work*/) {
+    return error(ErrorCode::kUnsupported, "the {} back end records nothing", info().name);
+  }
   virtual void copy_pages(KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) = 0;
   virtual void embed(const EmbedParams& params) = 0;
   virtual void add_norm(const AddNormParams& params) = 0;

@@ -146,6 +146,17 @@ DeviceBatch StepBlock::batch_at(const std::byte* base) const {
   return batch;
 }
 
+DeviceBatch DeviceBatch::padded(uint32_t rows) const {
+  DeviceBatch batch = *this;
+  batch.tokens = rows;
+  batch.token_ids = {token_ids.data(), rows};
+  batch.positions = {positions.data(), rows};
+  batch.append_pages = {append_pages.data(), rows};
+  batch.append_slots = {append_slots.data(), rows};
+  batch.logits_tokens = {logits_tokens.data(), rows};
+  return batch;
+}
+
 std::span<const std::byte> StepBlock::bytes() const {
   return {memory_.data(), offsets_.page_ids + aligned(page_ids_.size_bytes())};
 }

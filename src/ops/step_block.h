@@ -54,6 +54,10 @@ struct DeviceBatch {
   std::span<const uint32_t> logits_tokens;  // [L] tokens whose logits are wanted, in output order
   std::span<const PageId> page_ids;         // the page table's CSR array; WorkItem::page_begin indexes it
   std::array<DevicePlan, kPlansMax> plans;  // the first StepLimits::plans of them
+
+  // A step of decoding as one of `rows` tokens, each with logits: within the step block's limits, at least as many as there are.
+  // What the rows beyond hold is left over from other steps; a device's operations bear that, and write none of their keys.
+  DeviceBatch padded(uint32_t rows) const;
 };
 
 // The device's copy of a step block, freed with it.

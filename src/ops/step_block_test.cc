@@ -235,5 +235,20 @@ TEST(StepBlockDeath, AStepBeyondTheLimitsIsABug) {
   EXPECT_DEATH(block->set_plan(SmallPlan().view(), 1), "beyond StepLimits::plans");
 }
 
+TEST(StepBlock, APaddedBatchHasMoreRowsInTheSamePlaces) {
+  Result<StepBlock> block = StepBlock::create(kLimits);
+  ASSERT_TRUE(block);
+  block->layout(3, 3, 3, 6);
+  const DeviceBatch batch = block->host_batch(), padded = batch.padded(4);
+  EXPECT_EQ(padded.tokens, 4u);
+  EXPECT_EQ(padded.sequences, 3u);
+  EXPECT_EQ(padded.token_ids.size(), 4u);
+  EXPECT_EQ(padded.token_ids.data(), batch.token_ids.data());
+  EXPECT_EQ(padded.logits_tokens.size(), 4u);
+  EXPECT_TRUE(is_inside(block->bytes(), padded.positions));
+  EXPECT_TRUE(is_inside(block->bytes(), padded.append_pages));
+  EXPECT_TRUE(is_inside(block->bytes(), padded.append_slots));
+}
+
 }  // namespace
 }  // namespace headwater::ops

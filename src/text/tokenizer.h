@@ -40,6 +40,7 @@ class Tokenizer {
   static Result<Tokenizer> create(std::string_view tokenizer_json, std::string_view tokenizer_config,
                                   std::string_view generation_config);
   static Result<Tokenizer> create(const TokenizerSpec& spec);
+  static Tokenizer of_bytes();  // a token a byte, for models without a tokenizer of their own
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();

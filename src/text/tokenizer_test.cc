@@ -260,5 +260,12 @@ TEST(Tokenizer, GivesManyThreadsTheSameIds) {
   EXPECT_EQ(differing, std::vector<int>(4, 0));
 }
 
+TEST(Tokenizer, OfBytesHasATokenForEachByte) {
+  const Tokenizer tokenizer = Tokenizer::of_bytes();
+  EXPECT_EQ(tokenizer.vocabulary_size(), 256u);
+  EXPECT_EQ(tokenizer.encode("aé", SpecialTokens::kParse), (std::vector<TokenId>{0x61, 0xC3, 0xA9}));
+  EXPECT_EQ(tokenizer.decode(std::vector<TokenId>{0x61, 0xC3, 0xA9}, false), "aé");
+}
+
 }  // namespace
 }  // namespace headwater::text

@@ -225,7 +225,7 @@ TEST_P(Attention, TheSecondPlanOfAStepIsAttendedWhereItIsAsked) {
   const Sequences sequences = mixed_forest(16, 40, random);
   const AttentionCase data(setting, sequences);
   AttentionRig rig(*backend_, data);
-  PlanBuilder builder = random_plan(sequences.table(), {.cut = 32, .window = 37}, random);
+  PlanBuilder builder = random_plan(sequences.table(), {.cut = cut_of(32), .window = 37}, random);
   EXPECT_TRUE(data.matches(rig.run(sequences, builder.plan(), true, 1), data.expected(sequences)));
 }
 

@@ -183,14 +183,14 @@ std::vector<float> row_of(HostMatrix& matrix, uint32_t row) {
   return {matrix.row(row), matrix.row(row) + matrix.columns()};
 }
 
-class Experts : public ModelTargetTest {
+class Experts : public TargetTest {
  protected:
   void expect_conforms(ExpertsCase& data) {
     const Setting& s = data.setting();
     ExpertsRig rig(*backend_, data);
     const std::vector<float> got = rig.run(data, 0, s.tokens).values();
     // Two products one behind the other.
-    const Tolerance tolerance = tolerance_for(s.dtype, s.columns + s.hidden).scaled(2);
+    const Tolerance tolerance = product_tolerance(s.dtype, s.columns + s.hidden).scaled(2);
     EXPECT_TRUE(near(got, std::span<const double>(data.expected()), tolerance, s.seed, s.name()));
   }
   void expect_conforms(const Setting& setting) {

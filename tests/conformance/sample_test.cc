@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint32_t kVocabulary = 500;
 
-class Sample : public ModelTargetTest {
+class Sample : public TargetTest {
  protected:
   void SetUp() override {
-    ModelTargetTest::SetUp();
+    TargetTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     EXPECT_TRUE(backend_->reserve_scratch({8, 8, 1, 16, 8}, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, kVocabulary));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/registry/registry.h"
+#include "support/compare.h"
 
 namespace headwater::testing {
 
@@ -77,6 +78,11 @@ class TargetTest : public ::testing::TestWithParam<Target> {
     if (cases_ == 0 && !left_out_.empty()) GTEST_SKIP() << left_out_;
   }
   bool is_reference() const { return GetParam().backend == "reference"; }
+  // A GPU's products read operands, and weights of most types, rounded to BF16: 2^-9 of each number.
+  bool rounds_to_bf16(DType weight) const { return GetParam().backend == "cuda" && weight != DType::kF32; }
+  Tolerance product_tolerance(DType weight, uint64_t columns) const {
+    return rounds_to_bf16(weight) ? Tolerance{0.012, 5e-3, 1 - 1e-4} : tolerance_for(weight, columns);
+  }
   // For plans that no planner made: a back end that is not invariant takes plans of one cut.
   uint32_t cut_of(uint32_t cut) const { return backend_->info().invariant ? cut : attention::kNoCut; }
 
@@ -100,16 +106,6 @@ class TargetTest : public ::testing::TestWithParam<Target> {
  private:
   uint32_t cases_ = 0;
   std::string left_out_;  // why, the last time
-};
-
-// For operations of a step beside attention.
-class ModelTargetTest : public TargetTest {
- protected:
-  void SetUp() override {
-    TargetTest::SetUp();
-    if (backend_ == nullptr || backend_->info().runs_models) return;
-    GTEST_SKIP() << "the " << backend_->info().name << " back end has attention and append alone";
-  }
 };
 
 inline std::unique_ptr<ops::Backend> create_reference() {

@@ -22,6 +22,15 @@ using ::testing::IsEmpty;
 // Of the largest logit's size. Everything is f32; only the order of sums differs. Experts in MXFP4 meet activations rounded to
 // 8 bits on the cpu back end.
 constexpr double kExact = 1e-4;
+// Experts in MXFP4, which the cuda back end reads rounded to BF16, and the activations that they meet.
+constexpr double kRounded = 3e-2;
+bool rounds_experts(std::string_view family, std::string_view backend) {
+  return family == "gpt-oss" && backend == "cuda";
+}
+
+bool has_cuda() {
+  return backend::create_backend("cuda", {}).is_ok();
+}
 
 std::string file_of(std::string_view family) {
   std::string name(family);
@@ -51,7 +60,7 @@ class FamilyGolden : public ::testing::TestWithParam<std::string> {
   static Result<LoadedModel> load(Result<model::Checkpoint> checkpoint, std::string_view backend) {
     LoadedModel loaded;
     if (!checkpoint) return checkpoint.status();
-    HEADWATER_ASSIGN_OR_RETURN(loaded.backend, backend::create_backend(backend, {.threads = 2}));
+    HEADWATER_ASSIGN_OR_RETURN(loaded.backend, backend::create_backend(backend, {.threads = 2, .invariant = true}));
     loaded.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint).value());
     HEADWATER_ASSIGN_OR_RETURN(loaded.model, model::load_model(*loaded.checkpoint, *loaded.backend));
     return loaded;
@@ -94,10 +103,12 @@ class FamilyGolden : public ::testing::TestWithParam<std::string> {
         ASSERT_TRUE(worst) << worst.status().message();
         fmt::print("{:>9} {:20} {:6} {:9}: {:.1e}\n", GetParam(), one.name(), is_gguf ? "gguf" : "folder", backend,
                    *worst);
-        EXPECT_LE(*worst, kExact);
+        EXPECT_LE(*worst, rounds_experts(GetParam(), backend) ? kRounded : kExact);
       }
     }
   }
+
+  void expect_sharing_to_change_no_bit(std::string_view backend);
 
   std::vector<FamilyCase> cases_;
   std::vector<std::vector<std::byte>> images_;  // of GGUF files, which are read in place
@@ -109,6 +120,11 @@ TEST_P(FamilyGolden, TheReferenceComputesTheOraclesLogits) {
 
 TEST_P(FamilyGolden, TheCpuBackEndComputesTheOraclesLogits) {
   expect_the_oracles_logits("cpu");
+}
+
+TEST_P(FamilyGolden, TheCudaBackEndComputesTheOraclesLogits) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  expect_the_oracles_logits("cuda");
 }
 
 std::vector<float> values_of(const model::Tensor& tensor) {
@@ -229,10 +245,19 @@ std::vector<engine::Request> requests_behind_one_prefix(const FamilyCase& one) {
   return requests;
 }
 
-TEST_P(FamilyGolden, SharingChangesNoBit) {
+TEST_P(FamilyGolden, SharingChangesNoBitOnTheCpuBackEnd) {
+  expect_sharing_to_change_no_bit("cpu");
+}
+
+TEST_P(FamilyGolden, SharingChangesNoBitOnTheCudaBackEnd) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  expect_sharing_to_change_no_bit("cuda");
+}
+
+void FamilyGolden::expect_sharing_to_change_no_bit(std::string_view backend) {
   for (const FamilyCase& one : cases_) {
     SCOPED_TRACE(one.name());
-    Result<LoadedModel> loaded = load(one.folder(), "cpu");
+    Result<LoadedModel> loaded = load(one.folder(), backend);
     ASSERT_TRUE(loaded) << loaded.status().message();
     std::vector<ExactAnswers> answers;
     for (const attention::Sharing sharing : {attention::Sharing::kOff, attention::Sharing::kAlways}) {

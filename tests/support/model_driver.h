@@ -30,6 +30,7 @@ class ModelDriver {
     const uint32_t pages = (settings.tokens_max + kPageSize - 1) / kPageSize;
     ops::StepLimits limits{1, settings.chunk, pages, kPageSize, settings.chunk};
     limits.plans = static_cast<uint32_t>(shape.windows.size());
+    limits.workers = backend.info().workers;
     const ops::KvShape kv = shape.kv_shape(kPageSize, pages, settings.kv_dtype);
     std::vector<attention::Planner> planners;
     for (const uint32_t window : shape.windows) {
@@ -55,8 +56,10 @@ class ModelDriver {
       const uint32_t end = std::min(count, begin + settings_.chunk);
       const uint32_t wanted = std::clamp(first, begin, end);
       HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix logits, step(tokens.first(end), begin, wanted));
+      std::vector<float> rows(uint64_t{logits.rows} * logits.columns);
+      if (!rows.empty()) HEADWATER_RETURN_IF_ERROR(backend_->download(rows, logits));
       for (uint32_t position = wanted; position < end; ++position) {
-        visit(position, {logits.row(position - wanted), logits.columns});
+        visit(position, std::span(rows).subspan(uint64_t{position - wanted} * logits.columns, logits.columns));
       }
     }
     return {};

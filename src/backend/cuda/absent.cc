@@ -2,6 +2,8 @@
 
 namespace headwater::backend::cuda {
 
+const bool kIsBuilt = false;
+
 Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig&) {
   return error(ErrorCode::kUnsupported, "built without CUDA; use --backend cpu");
 }

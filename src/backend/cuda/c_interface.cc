@@ -172,7 +172,8 @@ int headwater_attention_run(headwater_attention* attention, const headwater_atte
                                                 .q_stride = stride,
                                                 .out = out,
                                                 .out_stride = stride,
-                                                .is_wide = false,
+                                                .q_is_wide = false,
+                                                .out_is_wide = false,
                                                 .lse2 = lse2,
                                                 .variant = {.scale = scale}},
                                                static_cast<cudaStream_t>(stream)));

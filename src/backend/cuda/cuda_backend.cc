@@ -4,11 +4,15 @@
 #include <bit>
 #include <map>
 
+#include "backend/cuda/activations.h"
 #include "backend/cuda/append/append.h"
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/attention/costs.h"
+#include "backend/cuda/experts/experts.h"
 #include "backend/cuda/kv_pool.h"
+#include "backend/cuda/products/products.h"
 #include "backend/cuda/runtime.h"
+#include "backend/cuda/sampling/sampler.h"
 #include "backend/cuda/stopwatch.h"
 
 namespace headwater::backend::cuda {
@@ -25,8 +29,13 @@ class BlockOnDevice final : public ops::DeviceCopy {
 
 class CudaBackend final : public ops::Backend {
  public:
-  CudaBackend(ops::BackendInfo info, const DeviceTraits& traits, bool is_invariant, Stream stream)
-      : info_(std::move(info)), traits_(traits), stream_(std::move(stream)), attention_(traits, is_invariant) {}
+  CudaBackend(ops::BackendInfo info, const DeviceTraits& traits, double memory_share, Stream stream, Products products)
+      : info_(std::move(info)),
+        traits_(traits),
+        memory_share_(memory_share),
+        stream_(std::move(stream)),
+        attention_(traits, info_.invariant),
+        products_(std::move(products)) {}
   ~CudaBackend() override { static_cast<void>(stream_.wait()); }
 
   const ops::BackendInfo& info() const override { return info_; }
@@ -37,18 +46,30 @@ class CudaBackend final : public ops::Backend {
     return attention_.device_shape(shape, q_heads);
   }
 
+  ops::PoolMemory pool_memory() const override;
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
     return CudaKvPool::create(shape, traits_.is_hopper);
   }
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override {
-    HEADWATER_RETURN_IF_ERROR(ops::check_weight_type(view.dtype));
-    return error(ErrorCode::kUnsupported, "the CUDA back end has attention and no products yet; use --backend cpu");
+    return products_.prepare(view, stream_);
   }
-  Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override;
+  Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override {
+    return allocate(rows, columns, DType::kF32);
+  }
+  Result<ops::Matrix> allocate_operand(uint32_t rows, uint32_t columns) override {
+    return allocate(rows, columns, products_.operand_type());
+  }
+  Result<const float*> place(std::span<const float> values) override;
   Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override;
   Status upload(const ops::Matrix& to, std::span<const float> from) override;
   Status download(std::span<float> to, const ops::Matrix& from) override;
-  Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads, uint32_t) override;
+  Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
+                         uint32_t vocabulary) override;
+
+  Status reserve_experts(const ops::ExpertsShape& shape) override {
+    HEADWATER_RETURN_IF_ERROR(stream_.wait());
+    return experts_.reserve(shape);
+  }
 
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override;
   void copy_pages(ops::KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) override;
@@ -58,41 +79,79 @@ class CudaBackend final : public ops::Backend {
   Status finish() override;
   uint64_t take_kv_bytes_read() override;
 
-  // Without prepare() there is no model, and without a model nobody calls these.
-  void embed(const ops::EmbedParams&) override { check(false, "the CUDA back end has no embed()"); }
-  void add_norm(const ops::AddNormParams&) override { check(false, "the CUDA back end has no add_norm()"); }
-  void matmul(const ops::MatmulParams&) override { check(false, "the CUDA back end has no matmul()"); }
-  void gate_mul(const ops::GateMulParams&) override { check(false, "the CUDA back end has no gate_mul()"); }
-  void mix_experts(const ops::MixExpertsParams&) override { check(false, "the CUDA back end has no mix_experts()"); }
-  void cap_logits(const ops::CapLogitsParams&) override { check(false, "the CUDA back end has no cap_logits()"); }
-  void gather_rows(const ops::GatherRowsParams&) override { check(false, "the CUDA back end has no gather_rows()"); }
-  void sample(const ops::SampleParams&) override { check(false, "the CUDA back end has no sample()"); }
-  Result<std::span<const ops::Sampled>> collect() override {
-    return error(ErrorCode::kUnsupported, "the CUDA back end does not sample yet");
+  Result<std::unique_ptr<ops::Recording>> record(const std::function<void()>& work) override;
+  void embed(const ops::EmbedParams& params) override;
+  void add_norm(const ops::AddNormParams& params) override;
+  void matmul(const ops::MatmulParams& params) override { keep(products_.run(params, stream_.get())); }
+  void gate_mul(const ops::GateMulParams& params) override;
+  void mix_experts(const ops::MixExpertsParams& params) override {
+    keep(experts_.run(params, products_, stream_.get()));
   }
+  void cap_logits(const ops::CapLogitsParams& params) override;
+  void gather_rows(const ops::GatherRowsParams& params) override;
+  void sample(const ops::SampleParams& params) override {
+    keep(sampler_.sample(params.logits, params.rows, stream_.get()));
+  }
+  Result<std::span<const ops::Sampled>> collect() override;
 
   Result<std::unique_ptr<ops::Stopwatch>> create_stopwatch(std::function<void()> work, bool cold) override;
   Result<double> read_floor_us(uint64_t bytes, uint32_t piece_bytes) override;
 
  private:
+  Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns, DType dtype);
   void keep(Status status) {  // the first failure of the step; finish() returns it
     if (failure_ && !status) failure_ = std::move(status);
   }
+  void enqueued(cudaError_t result, const char* what) { keep(checked(result, what)); }
 
   ops::BackendInfo info_;
   DeviceTraits traits_;
+  double memory_share_;
   Stream stream_;
   Attention attention_;
+  Products products_;
+  Experts experts_;
+  Sampler sampler_;
   std::vector<DeviceBuffer> matrices_;
+  ops::Matrix attended_;  // room for outputs of attention that its kernels do not write as they are wanted
   Status failure_;
   DeviceBuffer read_memory_;
   std::map<std::pair<uint64_t, uint32_t>, double> read_floors_;
 };
 
-Result<ops::Matrix> CudaBackend::allocate(uint32_t rows, uint32_t columns) {
-  HEADWATER_ASSIGN_OR_RETURN(DeviceBuffer buffer, DeviceBuffer::create(uint64_t{rows} * columns * sizeof(float)));
+// Replays on the stream of its back end, which it does not outlive.
+class RecordedWork final : public ops::Recording {
+ public:
+  RecordedWork(Graph graph, const Stream& stream, Status& failure)
+      : graph_(std::move(graph)), stream_(stream), failure_(failure) {}
+  void replay() override {
+    Status launched = graph_.launch(stream_);
+    if (failure_ && !launched) failure_ = std::move(launched);
+  }
+
+ private:
+  Graph graph_;
+  const Stream& stream_;
+  Status& failure_;
+};
+
+ops::PoolMemory CudaBackend::pool_memory() const {
+  const DeviceMemory memory = device_memory();
+  const auto share = static_cast<uint64_t>(memory_share_ * static_cast<double>(memory.total));
+  const uint64_t used = memory.total - memory.free;
+  return {memory.free, share > used ? share - used : 0, "what --gpu-memory-utilization leaves beside the weights"};
+}
+
+Result<ops::Matrix> CudaBackend::allocate(uint32_t rows, uint32_t columns, DType dtype) {
+  HEADWATER_ASSIGN_OR_RETURN(DeviceBuffer buffer, DeviceBuffer::create(rows * row_bytes(dtype, columns)));
   matrices_.push_back(std::move(buffer));
-  return ops::Matrix{matrices_.back().as<float>(), rows, columns, columns};
+  return ops::Matrix{matrices_.back().as<float>(), rows, columns, columns, dtype};
+}
+
+Result<const float*> CudaBackend::place(std::span<const float> values) {
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix placed, allocate(1, static_cast<uint32_t>(values.size())));
+  HEADWATER_RETURN_IF_ERROR(upload(placed, values));
+  return placed.data;
 }
 
 Result<ops::StepBlock> CudaBackend::create_step_block(const ops::StepLimits& limits) {
@@ -121,9 +180,53 @@ Status CudaBackend::download(std::span<float> to, const ops::Matrix& from) {
 }
 
 Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
-                                    uint32_t) {
+                                    uint32_t vocabulary) {
   HEADWATER_RETURN_IF_ERROR(stream_.wait());
+  HEADWATER_RETURN_IF_ERROR(products_.reserve(limits.tokens_max));
+  const uint32_t columns = q_heads * shape.v_head_dim;
+  if (shape.dtype == DType::kF16 &&
+      uint64_t{attended_.rows} * attended_.columns < uint64_t{limits.tokens_max} * columns) {
+    HEADWATER_ASSIGN_OR_RETURN(attended_, allocate(limits.tokens_max, columns));
+  }
+  HEADWATER_RETURN_IF_ERROR(sampler_.reserve(limits.logits_max, vocabulary));
   return attention_.reserve(limits, q_heads, shape.v_head_dim);
+}
+
+Result<std::unique_ptr<ops::Recording>> CudaBackend::record(const std::function<void()>& work) {
+  HEADWATER_ASSIGN_OR_RETURN(Graph graph, Graph::record(stream_, work));
+  HEADWATER_RETURN_IF_ERROR(failure_);
+  return std::unique_ptr<ops::Recording>(std::make_unique<RecordedWork>(std::move(graph), stream_, failure_));
+}
+
+void CudaBackend::embed(const ops::EmbedParams& p) {
+  const auto& table = static_cast<const CudaWeight&>(*p.table);
+  enqueued(launch_embed({table.dense, table.columns_padded, table.is_short}, static_cast<uint32_t>(table.rows()),
+                        p.token_ids.data(), p.scale, rows_of(p.out), extent_of(p.out), stream_.get()),
+           "embed");
+}
+
+void CudaBackend::add_norm(const ops::AddNormParams& p) {
+  enqueued(launch_add_norm({rows_of(p.residual), rows_of(p.delta), rows_of(p.out), p.weight, p.delta_weight,
+                            extent_of(p.residual), p.epsilon, p.delta_scale},
+                           stream_.get()),
+           "add_norm");
+}
+
+void CudaBackend::gate_mul(const ops::GateMulParams& p) {
+  check(p.gate.dtype == p.up.dtype, "gate and up have one type");
+  enqueued(
+      launch_gate_mul({rows_of(p.gate), rows_of(p.up), rows_of(p.out), extent_of(p.out), p.out.columns, p.activation},
+                      stream_.get()),
+      "gate_mul");
+}
+
+void CudaBackend::cap_logits(const ops::CapLogitsParams& p) {
+  enqueued(launch_cap_logits(rows_of(p.logits), extent_of(p.logits), p.scale, p.softcap, stream_.get()), "cap_logits");
+}
+
+void CudaBackend::gather_rows(const ops::GatherRowsParams& p) {
+  enqueued(launch_gather_rows(rows_of(p.in), p.in.rows, p.rows.data(), rows_of(p.out), extent_of(p.out), stream_.get()),
+           "gather_rows");
 }
 
 Result<ops::DeviceBatch> CudaBackend::begin_step(const ops::StepBlock& block) {
@@ -147,13 +250,6 @@ void CudaBackend::copy_pages(ops::KvPool& pool, std::span<const PageId> from, st
 void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   const KvPages& pages = static_cast<const CudaKvPool&>(*params.pool).pages();
   check(params.rope.dims <= pages.head_dim && params.rope.dims % 2 == 0, "rotated dimensions are even and in the head");
-  if (params.rope.scale != 1 || params.norm_span != ops::NormSpan::kHead) {
-    return keep(
-        error(ErrorCode::kUnsupported,
-              "the CUDA back end rotates by cosines and sines as they are (their scale is {}) and norms each head "
-              "alone; use --backend cpu",
-              params.rope.scale));
-  }
   AppendCall call{};
   call.q = params.q.data;
   call.k = params.k.data;
@@ -174,25 +270,43 @@ void CudaBackend::rope_append(const ops::RopeAppendParams& params) {
   call.q_norm = params.q_norm;
   call.k_norm = params.k_norm;
   call.norm_epsilon = params.norm_epsilon;
+  call.is_row_norm = params.norm_span == ops::NormSpan::kRow && params.q_norm != nullptr;
+  call.rope_scale = params.rope.scale;
   std::copy_n(params.rope.inverse_frequencies, call.dims / 2, call.inverse_frequencies);
   keep(checked(launch_append(pages.element, call, std::max(params.batch->tokens, 1u), stream_.get()),
                "launch of append"));
 }
 
 void CudaBackend::attend(const ops::AttentionParams& params) {
+  const KvPages& pages = static_cast<const CudaKvPool&>(*params.pool).pages();
+  ops::Matrix out = params.out;
+  const bool converts = out.dtype != DType::kF32 && pages.element == KvElement::kF16;  // which would write F16
+  if (converts) {
+    check(uint64_t{out.rows} * out.columns <= uint64_t{attended_.rows} * attended_.columns, "room for F16 attention");
+    out = {attended_.data, out.rows, out.columns, out.columns};
+  }
   keep(attention_.attend({.batch = params.batch,
-                          .pages = &static_cast<const CudaKvPool&>(*params.pool).pages(),
+                          .pages = &pages,
                           .layer = params.layer,
                           .q_heads = params.q_heads,
                           .q = params.q.data,
                           .q_stride = params.q.stride,
-                          .out = params.out.data,
-                          .out_stride = params.out.stride,
-                          .is_wide = true,
+                          .out = out.data,
+                          .out_stride = out.stride,
+                          .q_is_wide = true,
+                          .out_is_wide = out.dtype == DType::kF32,
                           .lse2 = params.lse2,
                           .variant = params.variant,
                           .plan = params.plan},
                          stream_.get()));
+  if (converts)
+    enqueued(launch_convert(rows_of(out), out.columns, rows_of(params.out), extent_of(out), stream_.get()),
+             "attention's output");
+}
+
+Result<std::span<const ops::Sampled>> CudaBackend::collect() {
+  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));
+  return sampler_.collect();
 }
 
 Status CudaBackend::finish() {
@@ -224,6 +338,8 @@ Result<double> CudaBackend::read_floor_us(uint64_t bytes, uint32_t piece_bytes) 
 
 }  // namespace
 
+const bool kIsBuilt = true;
+
 Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
   if (!config.cpu_target.empty()) {
     return error(ErrorCode::kInvalidArgument, "the CUDA back end has no CPU target '{}'; leave the target empty",
@@ -231,16 +347,17 @@ Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
   }
   HEADWATER_ASSIGN_OR_RETURN(const DeviceTraits traits, device_traits());
   HEADWATER_ASSIGN_OR_RETURN(Stream stream, Stream::create());
+  HEADWATER_ASSIGN_OR_RETURN(Products products, Products::create(config.invariant));
   ops::BackendInfo info{.name = "cuda",
                         .target = traits.target,
                         .workers = traits.multiprocessors,
                         .page_size_multiple = 16,
                         .invariant = config.invariant,
                         .device = traits.name};
-  info.runs_models = false;
+  info.records = true;
   if (!config.invariant) info.cut = attention::kNoCut;
-  return std::unique_ptr<ops::Backend>(
-      std::make_unique<CudaBackend>(std::move(info), traits, config.invariant, std::move(stream)));
+  return std::unique_ptr<ops::Backend>(std::make_unique<CudaBackend>(std::move(info), traits, config.memory_share,
+                                                                     std::move(stream), std::move(products)));
 }
 
 }  // namespace headwater::backend::cuda

@@ -7,6 +7,8 @@
 
 namespace headwater::backend::cuda {
 
+extern const bool kIsBuilt;  // false: absent.cc
+
 Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config);
 
 }  // namespace headwater::backend::cuda

@@ -20,17 +20,23 @@ Result<DeviceTraits> device_traits() {
                       properties.major == 9 && properties.minor == 0};
 }
 
+DeviceMemory device_memory() {
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+  return {free, total};
+}
+
 Result<DeviceBuffer> DeviceBuffer::create(size_t bytes) {
   DeviceBuffer buffer;
   if (bytes == 0) return buffer;
   void* data = nullptr;
   if (cudaMalloc(&data, bytes) != cudaSuccess) {
     cudaGetLastError();
-    size_t bytes_free = 0, bytes_total = 0;
-    cudaMemGetInfo(&bytes_free, &bytes_total);
+    const DeviceMemory memory = device_memory();
     return error(ErrorCode::kExhausted,
-                 "the device refused {} bytes; {} of {} are free: use a smaller KV cache or batch", bytes, bytes_free,
-                 bytes_total);
+                 "the device refused {} bytes; {} of {} are free: lower --gpu-memory-utilization, --kv-cache-memory or "
+                 "--max-num-batched-tokens, or take a smaller model",
+                 bytes, memory.free, memory.total);
   }
   buffer.data_ = static_cast<std::byte*>(data);
   buffer.bytes_ = bytes;

@@ -19,6 +19,10 @@ struct DeviceTraits {
   uint32_t multiprocessors = 0;
   bool is_hopper = false;  // compute capability 9.0: the copy engine and warpgroup products
 };
+struct DeviceMemory {
+  uint64_t free = 0, total = 0;
+};
+DeviceMemory device_memory();          // of the current device; zeros when it does not say
 Result<DeviceTraits> device_traits();  // of the current device; kUnsupported where there is none
 
 // Device memory, zeroed.

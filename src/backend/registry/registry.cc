@@ -24,8 +24,14 @@ std::span<const BackendRow> backends() {
   return kBackends;
 }
 
-Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config) {
-  if (name == "auto") return cpu::create(config);
+Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config,
+                                                     std::string* passed_over) {
+  if (name == "auto") {
+    Result<std::unique_ptr<ops::Backend>> device = cuda::create(config);
+    if (device) return device;
+    if (cuda::kIsBuilt && passed_over != nullptr) *passed_over = device.status().message();
+    return cpu::create(config);
+  }
   std::vector<std::string_view> names{"auto"};
   for (const BackendRow& row : kBackends) {
     if (row.name == name) return row.create(config);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ops/backend.h"
@@ -18,8 +19,10 @@ struct BackendRow {
 
 std::span<const BackendRow> backends();
 
-// "auto" takes the fastest one that works here. Unknown names: kInvalidArgument listing the known ones.
-Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config);
+// "auto" takes the fastest one that works here: CUDA, else the CPU; passed_over, unless null, then says why not CUDA where this
+// build has it. Unknown names: kInvalidArgument listing the known ones.
+Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config,
+                                                     std::string* passed_over = nullptr);
 
 // Whether products of this back end (its info().name) read weights of this type as they are. The others are decoded
 // before each product: the same answers, slower.

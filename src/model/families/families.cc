@@ -79,7 +79,8 @@ Status check_tensors(const Checkpoint& checkpoint) {
   HEADWATER_ASSIGN_OR_RETURN(Hyperparameters h, Hyperparameters::open(checkpoint));
   HEADWATER_ASSIGN_OR_RETURN(const Blueprint blueprint, read_blueprint(h));
   Weights weights;
-  return check_slots(checkpoint, bind_slots(checkpoint, blueprint, weights), blueprint, h.tensors_read());
+  return check_slots(checkpoint, bind_slots(checkpoint.tensors().size(), blueprint, weights), blueprint,
+                     h.tensors_read());
 }
 
 Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Backend& backend,
@@ -87,10 +88,11 @@ Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Bac
   HEADWATER_ASSIGN_OR_RETURN(Hyperparameters h, Hyperparameters::open(checkpoint));
   Weights weights;
   HEADWATER_ASSIGN_OR_RETURN(weights.blueprint, read_blueprint(h));
-  const std::vector<Slot> slots = bind_slots(checkpoint, weights.blueprint, weights);
+  const std::vector<Slot> slots = bind_slots(checkpoint.tensors().size(), weights.blueprint, weights);
   HEADWATER_RETURN_IF_ERROR(check_slots(checkpoint, slots, weights.blueprint, h.tensors_read()));
   const auto prepare = [&backend](const ops::WeightView& view) { return backend.prepare(view); };
   HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, slots, prepare, weights.converted, progress));
+  HEADWATER_RETURN_IF_ERROR(place_vectors(weights, backend));
   checkpoint.drop_resident();
   return create_transformer(std::move(weights), backend);
 }

@@ -53,6 +53,10 @@ void read_rope_shape(Hyperparameters& h, ModelShape& shape) {
 }
 
 void read_vocabulary(Hyperparameters& h, ModelShape& shape) {
+  if (h.checkpoint().tensors().empty()) {  // a config.json alone
+    shape.vocabulary = h.integer({"", "vocab_size"}, 1, 1 << 24);
+    return;
+  }
   const std::string_view name = h.is_gguf() ? "token_embd.weight" : "model.embed_tokens.weight";
   const Tensor* embedding = h.checkpoint().find(name);
   if (embedding == nullptr) return h.fail(error(ErrorCode::kCorrupt, "tensor {} is missing", name));

@@ -21,13 +21,13 @@ class Binder {
   Slot& matrix(std::string name, uint64_t rows, uint64_t columns, WeightPtr& to) {
     return add({.name = std::move(name), .columns = columns, .rows = rows, .matrices = {&to}});
   }
-  Slot& vector(std::string name, uint64_t size, std::vector<float>& to) {
-    return add({.name = std::move(name), .columns = size, .rows = 1, .vectors = {&to}});
+  Slot& vector(std::string name, uint64_t size, Vector& to) {
+    return add({.name = std::move(name), .columns = size, .rows = 1, .vectors = {&to.values}});
   }
-  void norm(std::string name, uint64_t size, std::vector<float>& to) {
+  void norm(std::string name, uint64_t size, Vector& to) {
     vector(std::move(name), size, to).offset = blueprint_.gguf ? 0 : blueprint_.norm_offset;
   }
-  void norm(const Stem& stem, uint32_t layer, uint64_t size, std::vector<float>& to) {
+  void norm(const Stem& stem, uint32_t layer, uint64_t size, Vector& to) {
     if (!stem.empty()) norm(blueprint_.tensor_name(stem, layer, "weight"), size, to);
   }
   void linear(const Linear& plan, uint32_t layer, LoadedLinear& to) {
@@ -58,7 +58,7 @@ class Binder {
     weight.rows = rows * experts.size();
     for (ExpertWeights& expert : experts) {
       weight.matrices.push_back(&(expert.*part).weight);
-      bias.vectors.push_back(&(expert.*part).bias);
+      bias.vectors.push_back(&(expert.*part).bias.values);
     }
     add(std::move(weight));
     if (plan.bias) add(std::move(bias));
@@ -208,7 +208,7 @@ void WeightLoader::report(const Tensor& tensor) {
   if (progress_ != nullptr) progress_(static_cast<float>(done_) / static_cast<float>(bytes_));
 }
 
-std::vector<Slot> bind_slots(const Checkpoint& checkpoint, const Blueprint& blueprint, Weights& weights) {
+std::vector<Slot> bind_slots(uint64_t tensors, const Blueprint& blueprint, Weights& weights) {
   const uint64_t d = blueprint.shape.embedding, vocabulary = blueprint.shape.vocabulary;
   const bool gguf = blueprint.gguf;
   std::vector<Slot> slots;
@@ -217,11 +217,22 @@ std::vector<Slot> bind_slots(const Checkpoint& checkpoint, const Blueprint& blue
   if (!blueprint.tied) binder.matrix(gguf ? "output.weight" : "lm_head.weight", vocabulary, d, weights.output);
   binder.norm(gguf ? "output_norm.weight" : "model.norm.weight", d, weights.output_norm);
   weights.layers.resize(blueprint.shape.layers);
-  const size_t tensors = checkpoint.tensors().size();
   for (uint32_t index = 0; index < blueprint.shape.layers && slots.size() <= tensors; ++index) {
     binder.layer(index, weights.layers[index]);
   }
   return slots;
+}
+
+std::vector<Vector*> LayerWeights::vectors() {
+  std::vector<Vector*> all{
+      &attention_norm, &attention_norm_behind, &feed_forward_norm, &feed_forward_norm_behind, &q_norm, &k_norm, &sinks};
+  for (LoadedLinear& linear : attention_in) all.push_back(&linear.bias);
+  for (LoadedLinear& linear : feed_forward_in) all.push_back(&linear.bias);
+  for (LoadedLinear* linear : {&attention_out, &feed_forward_out, &router}) all.push_back(&linear->bias);
+  for (ExpertWeights& expert : experts) {
+    for (LoadedLinear* linear : {&expert.gate, &expert.up, &expert.down}) all.push_back(&linear->bias);
+  }
+  return all;
 }
 
 Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Blueprint& blueprint,
@@ -256,6 +267,19 @@ Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, con
                   std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float)) {
   WeightLoader loader(checkpoint, prepare, converted, progress);
   for (const Slot& slot : slots) HEADWATER_RETURN_IF_ERROR(load_slot(loader, slot));
+  return {};
+}
+
+Status place_vectors(Weights& weights, ops::Backend& backend) {
+  std::vector<Vector*> all{&weights.output_norm};
+  for (LayerWeights& layer : weights.layers) {
+    const std::vector<Vector*> of_layer = layer.vectors();
+    all.insert(all.end(), of_layer.begin(), of_layer.end());
+  }
+  for (Vector* vector : all) {
+    if (vector->values.empty()) continue;
+    HEADWATER_ASSIGN_OR_RETURN(vector->data, backend.place(vector->values));
+  }
   return {};
 }
 

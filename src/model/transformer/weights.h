@@ -13,11 +13,14 @@ namespace headwater::model {
 
 using WeightPtr = std::unique_ptr<ops::Weight>;
 
+struct Vector {
+  std::vector<float> values;    // may be empty
+  const float* data = nullptr;  // where the back end reads them, after place_vectors(); null: there are none
+};
+
 struct LoadedLinear {
   WeightPtr weight;
-  std::vector<float> bias;  // [rows] or empty
-
-  const float* bias_data() const { return bias.empty() ? nullptr : bias.data(); }
+  Vector bias;  // [rows] or empty
 };
 
 struct ExpertWeights {
@@ -25,21 +28,23 @@ struct ExpertWeights {
 };
 
 struct LayerWeights {
-  std::vector<float> attention_norm, attention_norm_behind;        // [d] or empty
-  std::vector<float> feed_forward_norm, feed_forward_norm_behind;  // [d] or empty
-  std::vector<float> q_norm, k_norm;                               // [head_dim] or [heads * head_dim], or empty
-  std::vector<float> sinks;                                        // [q_heads] or empty
-  std::vector<LoadedLinear> attention_in, feed_forward_in;         // as Blueprint lists them
+  Vector attention_norm, attention_norm_behind;             // [d] or empty
+  Vector feed_forward_norm, feed_forward_norm_behind;       // [d] or empty
+  Vector q_norm, k_norm;                                    // [head_dim] or [heads * head_dim], or empty
+  Vector sinks;                                             // [q_heads] or empty
+  std::vector<LoadedLinear> attention_in, feed_forward_in;  // as Blueprint lists them
   LoadedLinear attention_out, feed_forward_out, router;
   std::vector<ExpertWeights> experts;
   std::vector<ops::Expert> expert_views;  // of `experts`
+
+  std::vector<Vector*> vectors();  // all of the above
 };
 
 struct Weights {
   Blueprint blueprint;
   WeightPtr embedding;  // [vocabulary, d]; also the output projection when `output` is null
   WeightPtr output;
-  std::vector<float> output_norm;
+  Vector output_norm;
   std::vector<LayerWeights> layers;
   std::vector<std::shared_ptr<const void>> converted;  // memory of weights that the file holds in another way
 };
@@ -88,8 +93,8 @@ struct Slot {
 };
 
 // Every tensor of the blueprint, bound to its place in `weights`, whose layers are sized here. `weights` outlives the slots.
-// When the checkpoint has fewer tensors, only somewhat more slots than it has: check_slots() then finds one that is missing.
-std::vector<Slot> bind_slots(const Checkpoint& checkpoint, const Blueprint& blueprint, Weights& weights);
+// When there are fewer tensors, only somewhat more slots than tensors: check_slots() then finds one that is missing.
+std::vector<Slot> bind_slots(uint64_t tensors, const Blueprint& blueprint, Weights& weights);
 
 // Every slot's tensor is there and of its shape, and none is left over: else the model is another one than the blueprint says.
 // numbers_read: tensors that were read with the hyperparameters.
@@ -99,5 +104,8 @@ Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, co
 // `converted`: Weights::converted. progress may be null.
 Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Prepare& prepare,
                   std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float) = nullptr);
+
+// Sets the data of every vector.
+Status place_vectors(Weights& weights, ops::Backend& backend);
 
 }  // namespace headwater::model

@@ -25,22 +25,46 @@ __device__ float warp_largest(float x) {
   return x;
 }
 
+__device__ float norm_scale(float squares, uint32_t columns, float epsilon) {
+  return 1 / sqrtf(squares / static_cast<float>(columns) + epsilon);
+}
+
+// Of the norm over all heads of a token's row.
+__device__ float row_scale(const float* row, uint32_t columns, float epsilon) {
+  __shared__ float sums[kWarps];
+  float squares = 0;
+  for (uint32_t c = threadIdx.x; c < columns; c += kThreads) squares += row[c] * row[c];
+  squares = warp_sum(squares);
+  __syncthreads();  // the sums of a call before are read
+  if (threadIdx.x % kLanes == 0) sums[threadIdx.x / kLanes] = squares;
+  __syncthreads();
+  float sum = 0;
+  for (const float of_warp : sums) sum += of_warp;
+  return norm_scale(sum, columns, epsilon);
+}
+
 template <typename Element>
 class TokenAppender {
  public:
-  __device__ TokenAppender(const AppendCall& call, uint32_t token, const float2* angles, float* head)
-      : call_(call), token_(token), angles_(angles), head_(head), lane_(threadIdx.x % kLanes) {}
+  // row_scales: of a norm over rows, for q and k.
+  __device__ TokenAppender(const AppendCall& call, uint32_t token, const float2* angles, float2 row_scales, float* head)
+      : call_(call),
+        token_(token),
+        angles_(angles),
+        row_scales_(row_scales),
+        head_(head),
+        lane_(threadIdx.x % kLanes) {}
 
   __device__ void query(uint32_t head) {
     float* row = call_.q + token_ * call_.q_stride + uint64_t{head} * call_.head_dim;
     load(row);
-    if (call_.q_norm != nullptr) normalise(call_.q_norm);
+    if (call_.q_norm != nullptr) normalise(call_.q_norm, head, row_scales_.x);
     rotate();
     for (uint32_t c = lane_; c < call_.head_dim; c += kLanes) row[c] = head_[c];
   }
   __device__ void key(uint32_t head) {
     load(call_.k + token_ * call_.k_stride + uint64_t{head} * call_.head_dim);
-    if (call_.k_norm != nullptr) normalise(call_.k_norm);
+    if (call_.k_norm != nullptr) normalise(call_.k_norm, head, row_scales_.y);
     rotate();
     append(call_.kv.k, call_.kv.k_scales, head);
   }
@@ -56,10 +80,15 @@ class TokenAppender {
     __syncwarp();
   }
 
-  __device__ void normalise(const float* weight) {
-    float squares = 0;
-    for (uint32_t c = lane_; c < call_.head_dim; c += kLanes) squares += head_[c] * head_[c];
-    const float scale = 1 / sqrtf(warp_sum(squares) / static_cast<float>(call_.head_dim) + call_.norm_epsilon);
+  __device__ void normalise(const float* weight, uint32_t head, float row_scale) {
+    float scale = row_scale;
+    if (call_.is_row_norm) {
+      weight += uint64_t{head} * call_.head_dim;
+    } else {
+      float squares = 0;
+      for (uint32_t c = lane_; c < call_.head_dim; c += kLanes) squares += head_[c] * head_[c];
+      scale = norm_scale(warp_sum(squares), call_.head_dim, call_.norm_epsilon);
+    }
     for (uint32_t c = lane_; c < call_.head_dim; c += kLanes) head_[c] = head_[c] * scale * weight[c];
     __syncwarp();
   }
@@ -108,6 +137,7 @@ class TokenAppender {
   const AppendCall& call_;
   const uint64_t token_;
   const float2* angles_;
+  const float2 row_scales_;
   float* head_;
   const uint32_t lane_;
 };
@@ -124,10 +154,17 @@ __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ Appen
       constexpr double kTurn = 6.283185307179586476925;
       const double angle = static_cast<double>(call.positions[token]) * call.inverse_frequencies[i];
       const float reduced = static_cast<float>(angle - kTurn * rint(angle / kTurn));
-      sincosf(reduced, &angles[i].y, &angles[i].x);
+      float sine, cosine;
+      sincosf(reduced, &sine, &cosine);
+      angles[i] = {cosine * call.rope_scale, sine * call.rope_scale};
+    }
+    float2 row_scales{};
+    if (call.is_row_norm) {
+      row_scales.x = row_scale(call.q + token * call.q_stride, call.q_heads * call.head_dim, call.norm_epsilon);
+      row_scales.y = row_scale(call.k + token * call.k_stride, call.kv_heads * call.head_dim, call.norm_epsilon);
     }
     __syncthreads();
-    TokenAppender<Element> appender(call, token, angles, heads[warp]);
+    TokenAppender<Element> appender(call, token, angles, row_scales, heads[warp]);
     for (uint32_t head = warp; head < call.q_heads + 2 * call.kv_heads; head += kWarps) {
       if (head < call.q_heads) {
         appender.query(head);

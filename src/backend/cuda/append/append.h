@@ -19,10 +19,12 @@ struct AppendCall {
   const PageId* append_pages;             // [tokens]; kNoPage: not written
   const uint32_t* append_slots;
   const ops::StepHeader* header;  // tokens of the step
-  const float* q_norm;            // [head_dim] or null
+  const float* q_norm;            // [head_dim], is_row_norm: [q_heads * head_dim]; or null
   const float* k_norm;
   float norm_epsilon;
-  KvView kv;  // of the layer; written
+  bool is_row_norm;  // the mean is taken over all heads of a token
+  float rope_scale;  // of cosine and sine
+  KvView kv;         // of the layer; written
   uint32_t q_heads, kv_heads, head_dim;
   uint32_t dims;     // rotated, even
   bool is_adjacent;  // pairs (2 i, 2 i + 1); else (i, i + dims / 2)

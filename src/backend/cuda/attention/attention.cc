@@ -75,7 +75,8 @@ AttendCall Attention::call_of(const Step& step) const {
   call.window = plan.window;
   call.softcap = step.variant.softcap * kLog2E;
   call.score_scale = step.variant.softcap > 0 ? step.variant.scale / step.variant.softcap : step.variant.scale * kLog2E;
-  call.is_wide = step.is_wide;
+  call.q_is_wide = step.q_is_wide;
+  call.out_is_wide = step.out_is_wide;
   return call;
 }
 
@@ -83,7 +84,7 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
   check(step.q_heads % step.pages->kv_heads == 0, "query heads are a multiple of the KV heads");
   check(holds(step), "a step beyond what reserve() was told");
   // Rows are written up to four columns at a time.
-  if (reinterpret_cast<uintptr_t>(step.out) % (step.is_wide ? 16 : 8) != 0 || step.out_stride % 4 != 0) {
+  if (reinterpret_cast<uintptr_t>(step.out) % (step.out_is_wide ? 16 : 8) != 0 || step.out_stride % 4 != 0) {
     return error(ErrorCode::kInvalidArgument,
                  "attention output at {} with {} elements a row; align it to 16 bytes and 4 elements",
                  fmt::ptr(step.out), step.out_stride);
@@ -97,7 +98,7 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
   const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};
   // Queries are read 16 bytes at a time.
   const auto q_address = reinterpret_cast<uintptr_t>(step.q);
-  const bool is_aligned = q_address % 16 == 0 && step.q_stride % (step.is_wide ? 4 : 8) == 0;
+  const bool is_aligned = q_address % 16 == 0 && step.q_stride % (step.q_is_wide ? 4 : 8) == 0;
   const LaunchAttend hopper = step.pages->chunk > 0 && is_aligned && step.variant.scale > 0
                                   ? hopper_variant(step.pages->element, call.head_dim, call.group)
                                   : nullptr;

@@ -20,11 +20,11 @@ class Attention {
     const KvPages* pages;
     uint32_t layer;
     uint32_t q_heads;
-    const void* q;  // rows of float (is_wide) or of the pages' element type
+    const void* q;  // rows of float or of the pages' element type
     uint64_t q_stride;
     void* out;  // aligned to 16 bytes, its stride a multiple of 4
     uint64_t out_stride;
-    bool is_wide;
+    bool q_is_wide, out_is_wide;  // float
     float* lse2;
     ops::AttentionVariant variant;
     uint32_t plan = 0;

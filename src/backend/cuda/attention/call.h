@@ -41,7 +41,7 @@ struct AttendCall {
   const uint8_t* token_empty;
   const PageId* page_ids;
 
-  const void* q;      // [tokens, q_heads, head_dim] of float, or of the KV element type
+  const void* q;      // [tokens, q_heads, head_dim]
   void* out;          // likewise
   uint64_t q_stride;  // elements from token to token
   uint64_t out_stride;
@@ -66,7 +66,8 @@ struct AttendCall {
   uint32_t window;
   float score_scale;  // scale * log2(e); with a soft-cap: scale / softcap
   float softcap;      // softcap * log2(e), or 0
-  bool is_wide;       // q and out are float
+  bool q_is_wide;     // float, else the KV element type
+  bool out_is_wide;   // float, else OutputOf the KV element type
 
 #ifdef __CUDACC__
   // row / group, exact for rows of a slab (below 64) and groups up to 64.

@@ -146,7 +146,7 @@ class GenericAttender : GenericShape {
       const uint64_t at = token * call_.q_stride +
                           uint64_t{kv_head * call_.group + row % call_.group} * call_.head_dim + i % call_.head_dim;
       queries_[i] =
-          call_.is_wide ? static_cast<const float*>(call_.q)[at] : to_float(static_cast<const Output*>(call_.q)[at]);
+          call_.q_is_wide ? static_cast<const float*>(call_.q)[at] : to_float(static_cast<const Output*>(call_.q)[at]);
     }
   }
 
@@ -229,7 +229,7 @@ class GenericAttender : GenericShape {
     for (uint32_t i = 0; i < kSpans; ++i) {
       const uint32_t column = lane_ + 32 * i;
       if (column >= call_.head_dim) continue;
-      if (call_.is_wide) {
+      if (call_.out_is_wide) {
         static_cast<float*>(call_.out)[offset + column] = state.o[i];
       } else {
         static_cast<Output*>(call_.out)[offset + column] = from_float<Output>(state.o[i]);

@@ -80,7 +80,7 @@ class Finisher {
       if (row(h) >= job.tokens * call_.group) continue;
       const uint32_t token = stream_.tokens[first * kHalfSlabRows + call_.token_of_row(row(h))].token;
       const uint64_t offset = out_offset(call_, token, q_head(job, row(h)));
-      if (call_.is_wide) {
+      if (call_.out_is_wide) {
         write_floats(static_cast<float*>(call_.out) + offset, h, state);
       } else {
 #pragma unroll

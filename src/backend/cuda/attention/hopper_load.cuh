@@ -180,7 +180,7 @@ class QueryRows {
   static __device__ __forceinline__ void copy(const AttendCall& call, HopperShared<kPolicy>& shared, uint32_t stream,
                                               const Job& job, uint32_t first, uint32_t warp, uint32_t warps) {
     const uint32_t pieces = job.tokens * call.group * kPieces;
-    if (call.is_wide) {
+    if (call.q_is_wide) {
       for (uint32_t piece = warp * kWarp; piece < pieces; piece += kTogether * warps * kWarp) {
         float4 values[kTogether][2];
 #pragma unroll

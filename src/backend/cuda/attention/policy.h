@@ -14,11 +14,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define HEADWATER_ON_DEVICE __host__ __device__  // too
-#else
-#define HEADWATER_ON_DEVICE
-#endif
+#include "backend/cuda/on_device.h"
 
 namespace headwater::backend::cuda {
 

@@ -53,7 +53,7 @@ struct SpreadRow {
 #pragma unroll
     for (uint32_t i = 0; i < kQuads; ++i) {
       if (column(i, lane) >= call.head_dim) continue;
-      if (call.is_wide) {
+      if (call.out_is_wide) {
         *reinterpret_cast<float4*>(static_cast<float*>(call.out) + offset + column(i, lane)) = v[i];
       } else {
         *reinterpret_cast<uint2*>(static_cast<Element*>(call.out) + offset + column(i, lane)) =

@@ -63,7 +63,7 @@ Status load_bias(const Stack& stack, std::vector<ExpertWeights>& experts, Weight
   HEADWATER_RETURN_IF_ERROR(loader.vector(tensor, all));
   for (uint64_t index = 0; index < experts.size(); ++index) {
     for (const Share& share : stack.shares) {
-      std::vector<float>& bias = (experts[index].*share.part).bias;
+      std::vector<float>& bias = (experts[index].*share.part).bias.values;
       for (uint64_t row = share.first; row < stack.rows; row += share.step) {
         bias.push_back(all[index * stack.rows + row]);
       }

@@ -1,0 +1,102 @@
+#include "backend/cuda/experts/experts.h"
+
+#include <algorithm>
+
+#include "backend/cuda/activations.h"
+#include "backend/cuda/experts/call.h"
+
+namespace headwater::backend::cuda {
+namespace {
+
+const CudaWeight& cuda(const ops::Weight* weight) {
+  return static_cast<const CudaWeight&>(*weight);
+}
+
+uint32_t whole_blocks(uint32_t columns) {
+  return (columns + kBlockColumns - 1) / kBlockColumns * kBlockColumns;
+}
+
+}  // namespace
+
+Status Experts::reserve(const ops::ExpertsShape& shape) {
+  if (shape.experts > kExpertsMax) {
+    return error(ErrorCode::kUnsupported, "a layer of {} experts; the CUDA back end takes {}: use --backend cpu",
+                 shape.experts, kExpertsMax);
+  }
+  const uint64_t slots = std::max(slots_, uint64_t{shape.tokens_max} * shape.experts_used);
+  const uint64_t hidden = std::max<uint64_t>(hidden_, whole_blocks(shape.hidden));
+  const uint64_t columns = std::max<uint64_t>(columns_, shape.columns);
+  if (slots == slots_ && hidden == hidden_ && columns == columns_) return {};
+  const auto take = [](DeviceBuffer& buffer, uint64_t bytes) -> Status {
+    buffer = {};
+    HEADWATER_ASSIGN_OR_RETURN(buffer, DeviceBuffer::create(bytes));
+    return {};
+  };
+  HEADWATER_RETURN_IF_ERROR(take(choices_, slots * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(take(weights_, slots * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(take(order_, slots * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(take(begins_, (kExpertsMax + 1) * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(take(gate_, slots * hidden * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(take(up_, slots * hidden * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(take(down_, slots * columns * sizeof(float)));
+  slots_ = slots, hidden_ = hidden, columns_ = columns;
+  return {};
+}
+
+Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStream_t stream) {
+  const uint32_t tokens = p.x.rows, used = p.experts_used, slots = tokens * used;
+  if (tokens == 0) return {};
+  const CudaWeight &first = cuda(p.experts[0].gate), &first_down = cuda(p.experts[0].down);
+  const auto hidden = static_cast<uint32_t>(first.rows());
+  const uint32_t hidden_padded = first_down.columns_padded;
+  check(first.is_short == first_down.is_short, "experts are F32 or none of their weights is");
+  check(slots <= slots_ && hidden_padded <= hidden_ && p.out.columns <= columns_, "experts beyond what was reserved");
+
+  auto *choices = choices_.as<uint32_t>(), *order = order_.as<uint32_t>(), *begins = begins_.as<uint32_t>();
+  const auto experts = static_cast<uint32_t>(p.experts.size());
+  const ChooseCall choose{rows_of(p.router_logits), tokens, experts, used, p.renormalize, choices,
+                          weights_.as<float>()};
+  HEADWATER_RETURN_IF_ERROR(checked(launch_choose(choose, stream), "choosing experts"));
+  HEADWATER_RETURN_IF_ERROR(checked(launch_group(choices, slots, experts, order, begins, stream), "grouping experts"));
+
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, products.operand(p.x, first.columns_padded, first.is_short, stream));
+  const Rows gate{gate_.data(), hidden_padded, first.is_short}, up{up_.data(), hidden_padded, first.is_short};
+  const Rows down{down_.data(), p.out.columns, false};
+  GroupedCall in{.weights = {},
+                 .out = {gate, up},
+                 .parts = 2,
+                 .experts = experts,
+                 .rows = hidden,
+                 .blocks = first.blocks(),
+                 .x = rows_of(x),
+                 .slots_of_row = used,
+                 .order = order,
+                 .begins = begins};
+  GroupedCall out{.weights = {},
+                  .out = {down, {}},
+                  .parts = 1,
+                  .experts = experts,
+                  .rows = p.out.columns,
+                  .blocks = first_down.blocks(),
+                  .x = gate,
+                  .slots_of_row = 1,
+                  .order = order,
+                  .begins = begins};
+  for (uint32_t e = 0; e < experts; ++e) {
+    const ops::Expert& expert = p.experts[e];
+    in.weights[0][e] = few_weight(cuda(expert.gate), expert.gate_bias);
+    in.weights[1][e] = few_weight(cuda(expert.up), expert.up_bias);
+    out.weights[0][e] = few_weight(cuda(expert.down), expert.down_bias);
+    check(cuda(expert.gate).coding == first.coding && cuda(expert.up).coding == first.coding &&
+              cuda(expert.down).coding == first_down.coding,
+          "experts of one layer have one type");
+  }
+  HEADWATER_RETURN_IF_ERROR(checked(launch_grouped(first.coding, in, stream), "products of experts"));
+  const GateMulCall gate_mul{gate, up, gate, {slots, hidden_padded}, hidden, p.activation};
+  HEADWATER_RETURN_IF_ERROR(checked(launch_gate_mul(gate_mul, stream), "gate_mul of experts"));
+  HEADWATER_RETURN_IF_ERROR(checked(launch_grouped(first_down.coding, out, stream), "products of experts"));
+  return checked(launch_mix(down, weights_.as<float>(), used, rows_of(p.out), {tokens, p.out.columns}, stream),
+                 "mixing experts");
+}
+
+}  // namespace headwater::backend::cuda

@@ -1,0 +1,36 @@
+// Products of few rows, bound by reading the weight: it is read once, as it is stored, and decoded in registers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/products/coding.h"
+#include "backend/cuda/step/step.h"
+
+namespace headwater::backend::cuda {
+
+inline constexpr uint32_t kFewTokens = 16;   // at most
+inline constexpr uint32_t kFewProducts = 4;  // of one launch
+
+struct FewWeight {
+  const void* quants;  // kDense, kNone: the dense matrix
+  const void* scales;
+  const float* bias;  // of the product; or null
+};
+
+// out = x * transpose(weight) + bias for weights of one coding and width that read the same x.
+struct FewCall {
+  struct Part {
+    FewWeight weight;
+    Rows out;
+    uint32_t rows;       // of the weight
+    uint32_t tiles_end;  // of this part and those before it
+  };
+  Part parts[kFewProducts];
+  uint32_t parts_count;
+  Rows x;           // BF16, [tokens, blocks * kBlockColumns], rows aligned to 16 bytes
+  uint32_t tokens;  // 1 to kFewTokens
+  uint32_t blocks;  // of columns
+};
+cudaError_t launch_few(Coding coding, const FewCall& call, cudaStream_t stream);
+
+}  // namespace headwater::backend::cuda

@@ -1,0 +1,142 @@
+#include "backend/cuda/products/pack.h"
+
+#include "backend/cuda/attention/elements.cuh"
+
+namespace headwater::backend::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256, kLanes = 32;
+
+__device__ float f16_at(const std::byte* at) {  // blocks are not aligned
+  const auto low = static_cast<uint32_t>(at[0]), high = static_cast<uint32_t>(at[1]);
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(low | high << 8)));
+}
+
+// The blocks of the GGUF types: f16 scale, [f16 minimum,] integers. Four bits: element j in the low half of byte j, j + 16 in
+// the high half. Source: ggml-common.h of llama.cpp.
+struct Q8 {
+  static constexpr uint32_t kBytes = 34, kScales = 1;
+  static __device__ int integer(const std::byte* block, uint32_t i) { return static_cast<int8_t>(block[2 + i]); }
+  static __device__ float value(const std::byte* block, uint32_t i) { return f16_at(block) * integer(block, i); }
+};
+struct Q4 {
+  static constexpr uint32_t kBytes = 18, kScales = 1;
+  static __device__ int nibble(const std::byte* integers, uint32_t i) {
+    const auto byte = static_cast<uint32_t>(integers[i % 16]);
+    return static_cast<int>(i < 16 ? byte & 15 : byte >> 4);
+  }
+  static __device__ int integer(const std::byte* block, uint32_t i) { return nibble(block + 2, i); }
+  static __device__ float value(const std::byte* block, uint32_t i) { return f16_at(block) * (integer(block, i) - 8); }
+};
+struct Q4Min {
+  static constexpr uint32_t kBytes = 20, kScales = 2;
+  static __device__ int integer(const std::byte* block, uint32_t i) { return Q4::nibble(block + 4, i); }
+  static __device__ float value(const std::byte* block, uint32_t i) {
+    return f16_at(block) * integer(block, i) + f16_at(block + 2);
+  }
+};
+
+template <typename Block>
+__device__ const std::byte* block_at(const UnpackCall& raw, uint64_t row, uint64_t block) {
+  return raw.raw + (row * (raw.columns / kBlockColumns) + block) * Block::kBytes;
+}
+
+template <typename Element>
+__global__ void copy_rows(UnpackCall raw) {
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= raw.rows * raw.columns) return;
+  const uint64_t row = i / raw.columns, c = i % raw.columns;
+  static_cast<__nv_bfloat16*>(raw.dense)[row * raw.columns_padded + c] =
+      from_float<__nv_bfloat16>(to_float(reinterpret_cast<const Element*>(raw.raw)[i]));
+}
+
+template <typename Block>
+__global__ void expand(UnpackCall raw) {
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= raw.rows * raw.columns) return;
+  const uint64_t row = i / raw.columns, c = i % raw.columns;
+  static_cast<__nv_bfloat16*>(raw.dense)[i] =
+      from_float<__nv_bfloat16>(Block::value(block_at<Block>(raw, row, c / kBlockColumns), c % kBlockColumns));
+}
+
+// A thread is a lane of a block of a tile: columns 8 t to 8 t + 7 of rows g and g + 8, with g = lane / 4 and t = lane % 4.
+template <typename Block>
+__global__ void pack(UnpackCall raw, uint64_t lanes) {
+  auto* quants = static_cast<uint32_t*>(raw.quants);
+  auto* scales = static_cast<__half*>(raw.scales);
+  constexpr bool kIsByte = std::is_same_v<Block, Q8>;
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= lanes) return;
+  const uint64_t blocks = raw.columns / kBlockColumns;
+  const uint64_t tile = i / kLanes / blocks, block = i / kLanes % blocks;
+  const uint32_t g = i % kLanes / 4, t = i % 4;
+  for (uint32_t half = 0; half < 2; ++half) {
+    const uint64_t row = tile * kTileRows + g + 8 * half;
+    const std::byte* from = row < raw.rows ? block_at<Block>(raw, row, block) : nullptr;
+    uint32_t words[2] = {};
+    for (uint32_t e = 0; e < 8 && from != nullptr; ++e) {
+      const auto integer = static_cast<uint32_t>(Block::integer(from, 8 * t + e));
+      if constexpr (kIsByte) {
+        words[e / 4] |= (integer & 255) << 8 * (e % 4);
+      } else {  // pairs 2 p, 2 p + 1 in nibbles p, p + 4
+        words[0] |= integer << 4 * (e / 2 + 4 * (e % 2));
+      }
+    }
+    if constexpr (kIsByte) {
+      quants[i * 4 + 2 * half] = words[0];
+      quants[i * 4 + 2 * half + 1] = words[1];
+    } else {
+      quants[i * 2 + half] = words[0];
+    }
+    if (t != 0) continue;
+    for (uint32_t s = 0; s < Block::kScales; ++s) {
+      const float scale = from == nullptr ? 0 : f16_at(from + 2 * s);
+      scales[((i / kLanes * Block::kScales + s) * 8 + g) * 2 + half] = __float2half_rn(scale);
+    }
+  }
+}
+
+uint32_t grid_of(uint64_t threads) {
+  return static_cast<uint32_t>((threads + kThreads - 1) / kThreads);
+}
+
+template <typename Block>
+void unpack(const UnpackCall& call, cudaStream_t stream) {
+  expand<Block><<<grid_of(call.rows * call.columns), kThreads, 0, stream>>>(call);
+  const uint64_t tiles = (call.rows + kTileRows - 1) / kTileRows;
+  const uint64_t lanes = tiles * (call.columns / kBlockColumns) * kLanes;
+  pack<Block><<<grid_of(lanes), kThreads, 0, stream>>>(call, lanes);
+}
+
+}  // namespace
+
+bool can_unpack(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kQ8_0 || dtype == DType::kQ4_0 ||
+         dtype == DType::kQ4_1;
+}
+
+cudaError_t launch_unpack(const UnpackCall& call, cudaStream_t stream) {
+  const uint32_t grid = grid_of(call.rows * call.columns);
+  switch (call.dtype) {
+    case DType::kBF16:
+      copy_rows<__nv_bfloat16><<<grid, kThreads, 0, stream>>>(call);
+      break;
+    case DType::kF16:
+      copy_rows<__half><<<grid, kThreads, 0, stream>>>(call);
+      break;
+    case DType::kQ8_0:
+      unpack<Q8>(call, stream);
+      break;
+    case DType::kQ4_0:
+      unpack<Q4>(call, stream);
+      break;
+    case DType::kQ4_1:
+      unpack<Q4Min>(call, stream);
+      break;
+    default:
+      return cudaErrorInvalidValue;
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace headwater::backend::cuda

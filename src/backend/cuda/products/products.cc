@@ -1,0 +1,150 @@
+#include "backend/cuda/products/products.h"
+
+#include <algorithm>
+
+#include "backend/cuda/activations.h"
+
+namespace headwater::backend::cuda {
+namespace {
+
+const CudaWeight& weight_of(const ops::Product& product) {
+  return static_cast<const CudaWeight&>(*product.weight);
+}
+
+// Whether b's outputs and weights lie right behind a's, so that both are one product.
+bool is_continued(const ops::Product& a, const ops::Product& b) {
+  const CudaWeight &first = weight_of(a), &second = weight_of(b);
+  const uint64_t bytes = first.rows() * first.columns_padded * (first.is_short ? 2 : 4);
+  return first.is_short && second.is_short && first.columns_padded == second.columns_padded &&
+         static_cast<const std::byte*>(first.dense) + bytes == second.dense && a.out.stride == b.out.stride &&
+         a.out.dtype == b.out.dtype &&
+         reinterpret_cast<std::byte*>(a.out.data) + row_bytes(a.out.dtype, a.out.columns) ==
+             reinterpret_cast<std::byte*>(b.out.data);
+}
+
+bool reads_alike(const CudaWeight& a, const CudaWeight& b) {
+  return a.is_short == b.is_short && a.columns_padded == b.columns_padded;
+}
+
+}  // namespace
+
+FewWeight few_weight(const CudaWeight& weight, const float* bias) {
+  return {weight.coding <= Coding::kDense ? weight.dense : weight.quants, weight.scales, bias};
+}
+
+Result<Products> Products::create(bool is_invariant) {
+  HEADWATER_ASSIGN_OR_RETURN(DenseProducts dense, DenseProducts::create(is_invariant));
+  return Products(std::move(dense), is_invariant);
+}
+
+Result<std::unique_ptr<ops::Weight>> Products::prepare(const ops::WeightView& view, const Stream& stream) {
+  HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<CudaWeight> weight, prepare_weight(view, memory_, stream));
+  (weight->is_short ? has_short_ : has_f32_) = true;
+  columns_max_ = std::max(columns_max_, weight->columns_padded);
+  if (!weight->is_short) rows_max_f32_ = std::max(rows_max_f32_, static_cast<uint32_t>(weight->rows()));
+  HEADWATER_RETURN_IF_ERROR(grow());
+  return std::unique_ptr<ops::Weight>(std::move(weight));
+}
+
+Status Products::reserve(uint32_t tokens) {
+  tokens_max_ = std::max(tokens_max_, tokens);
+  return grow();
+}
+
+Status Products::grow() {
+  const auto take = [](DeviceBuffer& buffer, uint64_t bytes) -> Status {
+    if (buffer.size() >= bytes) return {};
+    buffer = {};
+    HEADWATER_ASSIGN_OR_RETURN(buffer, DeviceBuffer::create(bytes));
+    return {};
+  };
+  HEADWATER_RETURN_IF_ERROR(take(x_, uint64_t{tokens_max_} * columns_max_ * sizeof(float)));
+  return take(out_, uint64_t{tokens_max_} * rows_max_f32_ * sizeof(float));
+}
+
+Result<ops::Matrix> Products::operand(const ops::Matrix& x, uint32_t columns_padded, bool is_short,
+                                      cudaStream_t stream) {
+  const DType wanted = is_short ? DType::kBF16 : DType::kF32;
+  if (x.dtype == wanted && x.columns == columns_padded && x.stride % 8 == 0 &&
+      reinterpret_cast<uintptr_t>(x.data) % 16 == 0) {
+    return x;
+  }
+  const ops::Matrix converted{x_.as<float>(), x.rows, columns_padded, columns_padded, wanted};
+  check(x_.size() >= x.rows * row_bytes(wanted, columns_padded), "a product beyond what was reserved");
+  HEADWATER_RETURN_IF_ERROR(
+      checked(launch_convert(rows_of(x), x.columns, rows_of(converted), extent_of(converted), stream),
+              "converting a product's operand"));
+  return converted;
+}
+
+Status Products::run(const ops::MatmulParams& params, cudaStream_t stream) {
+  if (params.x.rows == 0) return {};
+  for (size_t begin = 0, end; begin < params.products.size(); begin = end) {
+    const CudaWeight& weight = weight_of(params.products[begin]);
+    check(weight.columns() == params.x.columns, "a product's width is its weight's");
+    end = begin + 1;
+    while (end < params.products.size() && reads_alike(weight, weight_of(params.products[end]))) ++end;
+    const std::span<const ops::Product> alike = params.products.subspan(begin, end - begin);
+    HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, operand(params.x, weight.columns_padded, weight.is_short, stream));
+    const bool is_few = !is_invariant_ && weight.is_short && x.rows <= kFewTokens;
+    HEADWATER_RETURN_IF_ERROR(is_few ? run_few(x, alike, stream) : run_dense(x, alike, stream));
+  }
+  return {};
+}
+
+Status Products::run_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
+  for (size_t begin = 0; begin < products.size();) {
+    const Coding coding = weight_of(products[begin]).coding;
+    FewCall call{};
+    call.x = rows_of(x);
+    call.tokens = x.rows;
+    call.blocks = weight_of(products[begin]).blocks();
+    uint32_t tiles = 0;
+    for (; begin < products.size() && call.parts_count < kFewProducts && weight_of(products[begin]).coding == coding;
+         ++begin) {
+      const ops::Product& product = products[begin];
+      const CudaWeight& weight = weight_of(product);
+      const auto rows = static_cast<uint32_t>(weight.rows());
+      tiles += (rows + kTileRows - 1) / kTileRows;
+      call.parts[call.parts_count++] = {few_weight(weight, product.bias), rows_of(product.out), rows, tiles};
+    }
+    HEADWATER_RETURN_IF_ERROR(checked(launch_few(coding, call, stream), "launch of a product"));
+  }
+  return {};
+}
+
+Status Products::run_dense(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
+  for (size_t begin = 0, end; begin < products.size(); begin = end) {
+    const CudaWeight& weight = weight_of(products[begin]);
+    uint64_t rows = weight.rows();
+    for (end = begin + 1; end < products.size() && is_continued(products[end - 1], products[end]); ++end) {
+      rows += products[end].weight->rows();
+    }
+    ops::Matrix out = products[begin].out;
+    out.columns = static_cast<uint32_t>(rows);
+    const bool shortens = !weight.is_short && out.dtype != DType::kF32;
+    const ops::Matrix to = shortens ? ops::Matrix{out_.as<float>(), x.rows, out.columns, out.columns} : out;
+    check(!shortens || uint64_t{x.rows} * out.columns * sizeof(float) <= out_.size(), "room for outputs of F32");
+    HEADWATER_RETURN_IF_ERROR(dense_.run({.weight = weight.dense,
+                                          .n = out.columns,
+                                          .k = weight.columns_padded,
+                                          .x = x.data,
+                                          .x_stride = x.stride,
+                                          .is_short = weight.is_short,
+                                          .out = rows_of(to),
+                                          .tokens = x.rows},
+                                         stream));
+    if (shortens)
+      HEADWATER_RETURN_IF_ERROR(checked(launch_convert(rows_of(to), to.columns, rows_of(out), extent_of(to), stream),
+                                        "shortening a product"));
+    for (size_t i = begin; i < end; ++i) {
+      if (products[i].bias == nullptr) continue;
+      HEADWATER_RETURN_IF_ERROR(
+          checked(launch_add_bias(rows_of(products[i].out), products[i].bias, extent_of(products[i].out), stream),
+                  "adding a bias"));
+    }
+  }
+  return {};
+}
+
+}  // namespace headwater::backend::cuda

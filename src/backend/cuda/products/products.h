@@ -1,0 +1,39 @@
+// ops::Backend::matmul() on the device: which of the two kinds of product (few.h, dense.h) and with what operands.
+#pragma once
+
+#include "backend/cuda/products/dense.h"
+#include "backend/cuda/products/few.h"
+#include "backend/cuda/products/weight.h"
+
+namespace headwater::backend::cuda {
+
+FewWeight few_weight(const CudaWeight& weight, const float* bias);
+
+class Products {
+ public:
+  static Result<Products> create(bool is_invariant);
+
+  Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view, const Stream& stream);
+  // What activations that feed products are best kept in: BF16, unless all weights are F32.
+  DType operand_type() const { return has_short_ || !has_f32_ ? DType::kBF16 : DType::kF32; }
+  // Room to convert operands of steps of up to `tokens`. Here or at prepare(), never in a step, memory is taken.
+  Status reserve(uint32_t tokens);
+  Status run(const ops::MatmulParams& params, cudaStream_t stream);
+  // x as BF16 (or F32) of a weight's padded width; converted into scratch, until the next call, where it is something else.
+  Result<ops::Matrix> operand(const ops::Matrix& x, uint32_t columns_padded, bool is_short, cudaStream_t stream);
+
+ private:
+  Products(DenseProducts dense, bool is_invariant) : dense_(std::move(dense)), is_invariant_(is_invariant) {}
+  Status grow();
+  Status run_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
+  Status run_dense(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
+
+  DenseProducts dense_;
+  bool is_invariant_;
+  WeightMemory memory_;
+  bool has_short_ = false, has_f32_ = false;
+  uint32_t tokens_max_ = 0, columns_max_ = 0, rows_max_f32_ = 0;
+  DeviceBuffer x_, out_;  // operands converted: x of a weight's type, outputs of F32 weights before they are shortened
+};
+
+}  // namespace headwater::backend::cuda

@@ -1,0 +1,148 @@
+// Operations of one pass over rows: each moves its operands once, a thread a column, a block some columns of a row.
+#include <algorithm>
+
+#include "backend/cuda/step/rows.cuh"
+
+namespace headwater::backend::cuda {
+
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kBlocksMax = 65535;  // of a grid's y
+
+// Rows beyond the grid's are taken by the same blocks. Each kernel below visits column c of rows.
+dim3 grid_of(Extent extent) {
+  return dim3((extent.columns + kThreads - 1) / kThreads, std::min(extent.rows, kBlocksMax));
+}
+template <typename Visit>
+__device__ void for_each_row(Extent extent, const Visit& visit) {
+  const uint32_t c = blockIdx.x * kThreads + threadIdx.x;
+  if (c >= extent.columns) return;
+  for (uint32_t row = blockIdx.y; row < extent.rows; row += gridDim.y) visit(row, c);
+}
+
+template <typename Element>
+__global__ void embed(Rows table, uint32_t vocabulary, const TokenId* token_ids, float scale, Rows out, Extent extent) {
+  for_each_row(extent, [&](uint32_t row, uint32_t c) {
+    const auto id = static_cast<uint32_t>(token_ids[row]);
+    row_at<float>(out, row)[c] = scale * to_float(row_at<Element>(table, id < vocabulary ? id : 0)[c]);
+  });
+}
+
+__device__ float activated(ops::Activation activation, float gate, float up) {
+  switch (activation) {
+    case ops::Activation::kSilu:
+      return gate / (1 + expf(-gate)) * up;
+    case ops::Activation::kGeluTanh: {
+      constexpr float kRoot = 0.7978845608f;  // sqrt(2 / pi)
+      return 0.5f * gate * (1 + tanhf(kRoot * (gate + 0.044715f * gate * gate * gate))) * up;
+    }
+    default: {                                                                  // kSwigluClamped
+      const float g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;  // NaN stays
+      return g / (1 + expf(-1.702f * g)) * (u + 1);
+    }
+  }
+}
+
+template <typename In, typename Out>
+__global__ void gate_mul(GateMulCall call) {
+  for_each_row(call.extent, [&](uint32_t row, uint32_t c) {
+    Out& out = row_at<Out>(call.out, row)[c];
+    if (c >= call.columns_in) {
+      out = from_float<Out>(0.0f);
+    } else {
+      const float gate = to_float(row_at<In>(call.gate, row)[c]), up = to_float(row_at<In>(call.up, row)[c]);
+      out = from_float<Out>(activated(call.activation, gate, up));
+    }
+  });
+}
+
+__global__ void cap_logits(Rows logits, Extent extent, float scale, float softcap) {
+  for_each_row(extent, [&](uint32_t row, uint32_t c) {
+    float& logit = row_at<float>(logits, row)[c];
+    logit *= scale;
+    if (softcap > 0) logit = softcap * tanhf(logit / softcap);
+  });
+}
+
+__global__ void gather_rows(Rows in, uint32_t rows_in, const uint32_t* rows, Rows out, Extent extent) {
+  for_each_row(extent, [&](uint32_t row, uint32_t c) {
+    const uint32_t from = rows[row] < rows_in ? rows[row] : 0;
+    row_at<float>(out, row)[c] = row_at<float>(in, from)[c];
+  });
+}
+
+template <typename In, typename Out>
+__global__ void convert(Rows from, uint32_t columns_from, Rows to, Extent extent) {
+  for_each_row(extent, [&](uint32_t row, uint32_t c) {
+    row_at<Out>(to, row)[c] = from_float<Out>(c < columns_from ? to_float(row_at<In>(from, row)[c]) : 0.0f);
+  });
+}
+
+template <typename Element>
+__global__ void add_bias(Rows to, const float* bias, Extent extent) {
+  for_each_row(extent, [&](uint32_t row, uint32_t c) {
+    Element& value = row_at<Element>(to, row)[c];
+    value = from_float<Element>(to_float(value) + bias[c]);
+  });
+}
+
+template <typename Pointer>
+using ElementOf = std::remove_pointer_t<Pointer>;
+
+}  // namespace
+
+cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenId* token_ids, float scale, const Rows& out,
+                         Extent extent, cudaStream_t stream) {
+  if (extent.rows == 0) return cudaSuccess;
+  return with_element(table.is_short, [&](auto* element) {
+    embed<ElementOf<decltype(element)>>
+        <<<grid_of(extent), kThreads, 0, stream>>>(table, vocabulary, token_ids, scale, out, extent);
+    return cudaGetLastError();
+  });
+}
+
+cudaError_t launch_gate_mul(const GateMulCall& call, cudaStream_t stream) {
+  if (call.extent.rows == 0) return cudaSuccess;
+  return with_element(call.gate.is_short, [&](auto* in) {
+    return with_element(call.out.is_short, [&](auto* out) {
+      gate_mul<ElementOf<decltype(in)>, ElementOf<decltype(out)>><<<grid_of(call.extent), kThreads, 0, stream>>>(call);
+      return cudaGetLastError();
+    });
+  });
+}
+
+cudaError_t launch_cap_logits(const Rows& logits, Extent extent, float scale, float softcap, cudaStream_t stream) {
+  if (extent.rows == 0) return cudaSuccess;
+  cap_logits<<<grid_of(extent), kThreads, 0, stream>>>(logits, extent, scale, softcap);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_gather_rows(const Rows& in, uint32_t rows_in, const uint32_t* rows, const Rows& out, Extent extent,
+                               cudaStream_t stream) {
+  if (extent.rows == 0) return cudaSuccess;
+  gather_rows<<<grid_of(extent), kThreads, 0, stream>>>(in, rows_in, rows, out, extent);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& to, Extent extent,
+                           cudaStream_t stream) {
+  if (extent.rows == 0) return cudaSuccess;
+  return with_element(from.is_short, [&](auto* in) {
+    return with_element(to.is_short, [&](auto* out) {
+      convert<ElementOf<decltype(in)>, ElementOf<decltype(out)>>
+          <<<grid_of(extent), kThreads, 0, stream>>>(from, columns_from, to, extent);
+      return cudaGetLastError();
+    });
+  });
+}
+
+cudaError_t launch_add_bias(const Rows& to, const float* bias, Extent extent, cudaStream_t stream) {
+  if (extent.rows == 0) return cudaSuccess;
+  return with_element(to.is_short, [&](auto* element) {
+    add_bias<ElementOf<decltype(element)>><<<grid_of(extent), kThreads, 0, stream>>>(to, bias, extent);
+    return cudaGetLastError();
+  });
+}
+
+}  // namespace headwater::backend::cuda

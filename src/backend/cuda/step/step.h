@@ -1,0 +1,59 @@
+// The small operations of a step beside products and attention. Each is one launch; what they do stands in ops/backend.h.
+// Without rows they launch nothing.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "core/ids.h"
+#include "ops/activation.h"
+
+namespace headwater::backend::cuda {
+
+// Rows of activations on the device: f32, or BF16 where is_short.
+struct Rows {
+  void* data;
+  uint64_t stride;  // elements
+  bool is_short;
+};
+
+struct Extent {
+  uint32_t rows, columns;
+};
+
+// table: [vocabulary]. Ids outside of it, which only rows behind the step's last token hold, read row 0.
+cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenId* token_ids, float scale, const Rows& out,
+                         Extent extent, cudaStream_t stream);
+
+struct AddNormCall {
+  Rows residual, delta;  // f32; delta.data may be null
+  Rows out;
+  const float* weight;        // [columns] or null
+  const float* delta_weight;  // likewise
+  Extent extent;
+  float epsilon, delta_scale;
+};
+cudaError_t launch_add_norm(const AddNormCall& call, cudaStream_t stream);
+
+struct GateMulCall {
+  Rows gate, up;  // of one type
+  Rows out;       // its columns from columns_in on become zero
+  Extent extent;
+  uint32_t columns_in;
+  ops::Activation activation;
+};
+cudaError_t launch_gate_mul(const GateMulCall& call, cudaStream_t stream);
+
+cudaError_t launch_cap_logits(const Rows& logits, Extent extent, float scale, float softcap, cudaStream_t stream);
+
+// f32. Indices of rows_in or more, which only places behind the step's last one hold, read row 0.
+cudaError_t launch_gather_rows(const Rows& in, uint32_t rows_in, const uint32_t* rows, const Rows& out, Extent extent,
+                               cudaStream_t stream);
+
+// to = from, columns from columns_from on zero.
+cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& to, Extent extent, cudaStream_t stream);
+
+cudaError_t launch_add_bias(const Rows& to, const float* bias, Extent extent, cudaStream_t stream);
+
+}  // namespace headwater::backend::cuda
