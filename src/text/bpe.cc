@@ -11,15 +11,8 @@ namespace headwater::text {
 namespace {
 
 constexpr uint32_t kNone = 0xffffffffu;
+constexpr size_t kFew = 32;               // symbols
 constexpr size_t kJoinedBytesMax = 1024;  // every cut of a token is tried, which takes the square of its length
-
-size_t border(char before, char after) {
-  return static_cast<size_t>(static_cast<uint8_t>(before)) << 8 | static_cast<uint8_t>(after);
-}
-
-bool is_continuation(char byte) {
-  return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
-}
 
 bool worse(const Bpe::Scratch::Candidate& a, const Bpe::Scratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
@@ -124,38 +117,50 @@ Status Bpe::add_all_joins(const TokenizerSpec& spec) {
   return {};
 }
 
-void Bpe::fill_symbols(std::string_view word, Scratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  symbols.clear();
-  const auto add = [&](TokenId id, size_t bytes) {
-    const auto index = static_cast<uint32_t>(symbols.size());
-    symbols.push_back({id, static_cast<uint32_t>(bytes), index - 1, index + 1});
-  };
-  size_t unknown_bytes = 0;  // of an unknown token that is still to be added
+void Bpe::fill(std::string_view word, std::vector<TokenId>& ids) const {
+  ids.clear();
+  bool was_unknown = false;
   for (size_t at = 0; at < word.size();) {
     const auto first = static_cast<uint8_t>(word[at]);
     const size_t bytes = is_byte_level_ || first < 0x80 ? 1 : first_character(word.substr(at)).bytes;
     const std::string_view character = word.substr(at, bytes);
     at += bytes;
     const TokenId id = bytes == 1 ? first_ids_[first] : vocabulary_->find(character);
+    const bool is_unknown = id == kNoToken && !has_byte_tokens_;
     if (id != kNoToken) {
-      if (unknown_bytes > 0) add(unknown_, unknown_bytes);
-      unknown_bytes = 0;
-      add(id, bytes);
+      ids.push_back(id);
     } else if (has_byte_tokens_) {
-      for (const char byte : character) add(byte_tokens_[static_cast<uint8_t>(byte)], 1);
-    } else if (unknown_ != kNoToken) {
-      if (unknown_bytes > 0 && !fuses_unknown_) {
-        add(unknown_, unknown_bytes);
-        unknown_bytes = 0;
-      }
-      unknown_bytes += bytes;
+      for (const char byte : character) ids.push_back(byte_tokens_[static_cast<uint8_t>(byte)]);
+    } else if (unknown_ != kNoToken && !(fuses_unknown_ && was_unknown)) {
+      ids.push_back(unknown_);
     }
+    was_unknown = is_unknown;
   }
-  if (unknown_bytes > 0) add(unknown_, unknown_bytes);
-  if (symbols.empty()) return;
-  symbols.front().left = kNone;
-  symbols.back().right = kNone;
+}
+
+void Bpe::merge_few(std::vector<TokenId>& ids) const {
+  MergeTable::Merge merges[kFew];  // of each symbol with the one behind it
+  size_t count = ids.size();
+  const auto look_up = [&](size_t left) {
+    merges[left] = left + 1 < count ? merges_.find(ids[left], ids[left + 1]) : MergeTable::Merge();
+  };
+  for (size_t i = 0; i < count; ++i) look_up(i);
+  for (;;) {
+    size_t best = 0;
+    for (size_t i = 1; i < count; ++i) {
+      if (merges[i].rank < merges[best].rank) best = i;
+    }
+    if (merges[best].rank == MergeTable::kNoRank) break;
+    ids[best] = merges[best].joined;
+    --count;
+    for (size_t i = best + 1; i < count; ++i) {
+      ids[i] = ids[i + 1];
+      merges[i] = merges[i + 1];
+    }
+    look_up(best);
+    if (best > 0) look_up(best - 1);
+  }
+  ids.resize(count);
 }
 
 void Bpe::offer(Scratch& scratch, uint32_t left) const {
@@ -164,12 +169,19 @@ void Bpe::offer(Scratch& scratch, uint32_t left) const {
   const Scratch::Symbol& second = scratch.symbols[first.right];
   const MergeTable::Merge merge = merges_.find(first.id, second.id);
   if (merge.rank == MergeTable::kNoRank) return;
-  scratch.heap.push_back({merge.rank, left, first.bytes + second.bytes, merge.joined});
+  scratch.heap.push_back({merge.rank, left, first.length + second.length, merge.joined});
 }
 
-void Bpe::merge(Scratch& scratch) const {
+void Bpe::merge_many(Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
+  symbols.clear();
+  for (const TokenId id : scratch.ids) {
+    const auto index = static_cast<uint32_t>(symbols.size());
+    symbols.push_back({id, 1, index - 1, index + 1});
+  }
+  symbols.front().left = kNone;
+  symbols.back().right = kNone;
   heap.clear();
   for (uint32_t i = 0; i + 1 < symbols.size(); ++i) offer(scratch, i);
   std::make_heap(heap.begin(), heap.end(), worse);
@@ -178,13 +190,13 @@ void Bpe::merge(Scratch& scratch) const {
     std::pop_heap(heap.begin(), heap.end(), worse);
     heap.pop_back();
     Scratch::Symbol& left = symbols[best.left];
-    if (left.bytes == 0 || left.right == kNone) continue;
+    if (left.length == 0 || left.right == kNone) continue;
     Scratch::Symbol& right = symbols[left.right];
-    if (left.bytes + right.bytes != best.bytes) continue;
+    if (left.length + right.length != best.length) continue;
     left.id = best.joined;
-    left.bytes = best.bytes;
+    left.length = best.length;
     left.right = right.right;
-    right.bytes = 0;
+    right.length = 0;
     if (left.right != kNone) symbols[left.right].left = best.left;
     for (const uint32_t changed : {left.left, best.left}) {
       if (changed == kNone) continue;
@@ -193,53 +205,33 @@ void Bpe::merge(Scratch& scratch) const {
       if (heap.size() > candidates) std::push_heap(heap.begin(), heap.end(), worse);
     }
   }
+  scratch.ids.clear();
+  for (uint32_t i = 0; i != kNone; i = symbols[i].right) scratch.ids.push_back(symbols[i].id);
 }
 
 void Bpe::encode_by_merges(std::string_view word, TokenId whole, Scratch& scratch, std::vector<TokenId>& out) const {
-  fill_symbols(word, scratch);
-  if (scratch.symbols.empty()) return;
-  merge(scratch);
-  const auto& symbols = scratch.symbols;
-  for (uint32_t i = 0; i != kNone; i = symbols[i].right) out.push_back(symbols[i].id);
-  if (whole != kNoToken && symbols[0].right == kNone && symbols[0].id == whole) {
+  std::vector<TokenId>& ids = scratch.ids;
+  fill(word, ids);
+  if (ids.size() <= kFew) {
+    merge_few(ids);
+  } else {
+    merge_many(scratch);
+  }
+  out.insert(out.end(), ids.begin(), ids.end());
+  if (whole != kNoToken && ids.size() == 1 && ids[0] == whole) {
     whole_[static_cast<size_t>(whole)].store(kMade, std::memory_order_relaxed);
   }
 }
 
-void Bpe::encode_uncut(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
+void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
   check(word.size() < kNone, "a word of 4 GiB or more");
-  const uint64_t hash = Vocabulary::hash_of(word);
-  const TokenId whole = vocabulary_->find(word, hash);
+  const TokenId whole = vocabulary_->find(word);
   if (whole != kNoToken &&
       (ignores_merges_ || whole_[static_cast<size_t>(whole)].load(std::memory_order_relaxed) == kMade)) {
     out.push_back(whole);
-    return;
+  } else {
+    encode_by_merges(word, whole, scratch, out);
   }
-  if (scratch.words.empty() || word.size() > sizeof Scratch::Word::word) {
-    return encode_by_merges(word, whole, scratch, out);
-  }
-  Scratch::Word& kept = scratch.words[(hash >> 24) % scratch.words.size()];
-  if (word == std::string_view(kept.word, kept.bytes)) {
-    out.insert(out.end(), kept.ids, kept.ids + kept.count);
-    return;
-  }
-  const size_t first = out.size();
-  encode_by_merges(word, whole, scratch, out);
-  const size_t count = out.size() - first;
-  if (count > std::size(kept.ids)) return;
-  kept.bytes = static_cast<uint8_t>(word.copy(kept.word, word.size()));
-  kept.count = static_cast<uint8_t>(count);
-  std::copy_n(out.begin() + static_cast<std::ptrdiff_t>(first), count, kept.ids);
-}
-
-void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
-  size_t begin = 0;
-  for (size_t at = 1; !joins_.empty() && at < word.size(); ++at) {
-    if (is_continuation(word[at]) || joins_[border(word[at - 1], word[at])]) continue;
-    encode_uncut(word.substr(begin, at - begin), scratch, out);
-    begin = at;
-  }
-  encode_uncut(word.substr(begin), scratch, out);
 }
 
 }  // namespace headwater::text

@@ -1,11 +1,10 @@
 // Byte-pair encoding of one word: repeatedly joins the adjacent pair of lowest rank, the leftmost of equals, until no
-// pair has a rank. A heap over a linked list of symbols: O(n log n) in the word's bytes. Symbols are at first single
-// bytes (byte-level vocabularies) or single characters.
+// pair has a rank. Symbols are at first single bytes (byte-level vocabularies) or single characters. Of few the best pair is
+// looked for in all of them, of many it comes from a heap over a linked list: O(n log n) in the word's bytes.
 //
-// Three short cuts, all exact. A word that is itself a token, and that the merges make of it, is looked up: whether they do is
+// Two short cuts, both exact. A word that is itself a token, and that the merges make of it, is looked up: whether they do is
 // found out at the word's first use and kept in one byte a token (nothing grows; a race writes the same value twice). Where
 // no merge joins a byte with the one behind it, a word of characters is cut between the two, since no merge reaches across.
-// In a long text what became of the other short words is kept for their next time (Scratch::keep_words).
 #pragma once
 
 #include <array>
@@ -26,35 +25,38 @@ class Bpe {
   struct Scratch {
     struct Symbol {
       TokenId id;
-      uint32_t bytes;  // 0: joined to the one on its left
+      uint32_t length;  // in symbols as they were at first; 0: joined to the one on its left
       uint32_t left;
       uint32_t right;
     };
     struct Candidate {
       uint32_t rank;
-      uint32_t left;   // index of the left symbol
-      uint32_t bytes;  // of both symbols; the candidate is stale when they have changed since
+      uint32_t left;    // index of the left symbol
+      uint32_t length;  // of both symbols; the candidate is stale when they have changed since
       TokenId joined;
     };
-    struct Word {  // one cache line; the last word of its place counts
-      uint8_t bytes = 0;
-      uint8_t count = 0;
-      char word[22];
-      TokenId ids[10];
-    };
+    std::vector<TokenId> ids;  // of the word
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
-    std::vector<Word> words;  // by hash; empty: none are kept
-
-    // 2,048 words in 128 KiB, which pays from some thousand words on.
-    void keep_words() { words.resize(2048); }
   };
 
   // The vocabulary outlives the Bpe. kCorrupt when a merge names a token that the vocabulary does not have. A merge that
   // makes a token which is not ordinary (a control token) is left out: text never becomes one.
   static Result<Bpe> create(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  // Appends the ids of a word. A byte or character that the vocabulary has no token for gives its bytes' tokens, the
+  // Calls visit(part) for the parts of a word that no merge joins; their ids side by side are the word's.
+  template <typename Visit>
+  void each_part(std::string_view word, Visit visit) const {
+    size_t begin = 0;
+    for (size_t at = 1; !joins_.empty() && at < word.size(); ++at) {
+      if (!parts(word[at - 1], word[at])) continue;
+      visit(word.substr(begin, at - begin));
+      begin = at;
+    }
+    visit(word.substr(begin));
+  }
+
+  // Appends the ids of a word, or of a part of one. A byte or character that the vocabulary has no token for gives its bytes' tokens, the
   // unknown token, or none, as the vocabulary says.
   void encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
 
@@ -64,11 +66,17 @@ class Bpe {
   Bpe(const TokenizerSpec& spec, const Vocabulary& vocabulary);
   Status add_merges(const TokenizerSpec& spec);
   Status add_all_joins(const TokenizerSpec& spec);
+  // Whether no merge joins the bytes, which end a character and begin another.
+  bool parts(char before, char after) const { return !is_continuation(after) && !joins_[border(before, after)]; }
+  static bool is_continuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+  static size_t border(char before, char after) {
+    return static_cast<size_t>(static_cast<uint8_t>(before)) << 8 | static_cast<uint8_t>(after);
+  }
   void add_join(TokenId left, TokenId right, MergeTable::Merge merge);
-  void encode_uncut(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_by_merges(std::string_view word, TokenId whole, Scratch& scratch, std::vector<TokenId>& out) const;
-  void fill_symbols(std::string_view word, Scratch& scratch) const;
-  void merge(Scratch& scratch) const;
+  void fill(std::string_view word, std::vector<TokenId>& ids) const;
+  void merge_few(std::vector<TokenId>& ids) const;
+  void merge_many(Scratch& scratch) const;
   void offer(Scratch& scratch, uint32_t left) const;
 
   const Vocabulary* vocabulary_;

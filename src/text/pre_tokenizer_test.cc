@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "text/byte_alphabet.h"
 #include "text/pre_tokenizer_rules.h"
 
 namespace headwater::text {
@@ -11,11 +12,33 @@ namespace {
 using Kind = PreTokenizerStep::Kind;
 using Words = std::vector<std::string>;
 
+// Cuts each part by the steps that are left.
+class Collector final : public PreTokenizer::Parts {
+ public:
+  Collector(const PreTokenizer& pre_tokenizer, size_t next_step, PreTokenizer::Scratch& scratch, Words& words)
+      : pre_tokenizer_(pre_tokenizer), next_step_(next_step), scratch_(scratch), words_(words) {}
+
+  void add(std::string_view part, bool begins) override {
+    if (next_step_ == pre_tokenizer_.steps()) {
+      words_.push_back(pre_tokenizer_.gives_symbols() ? bytes_of_spelling(part) : std::string(part));
+      return;
+    }
+    Collector parts(pre_tokenizer_, next_step_ + 1, scratch_, words_);
+    pre_tokenizer_.cut(next_step_, part, begins, scratch_, parts);
+  }
+
+ private:
+  const PreTokenizer& pre_tokenizer_;
+  size_t next_step_;
+  PreTokenizer::Scratch& scratch_;
+  Words& words_;
+};
+
 Words words(const PreTokenizer& pre_tokenizer, std::string_view text, bool begins = true) {
-  std::vector<std::string_view> found;
+  Words found;
   PreTokenizer::Scratch scratch;
-  pre_tokenizer.split(text, begins, scratch, found);
-  return Words(found.begin(), found.end());
+  Collector(pre_tokenizer, 0, scratch, found).add(text, begins);
+  return found;
 }
 
 PreTokenizer named(std::string_view name) {
@@ -69,6 +92,22 @@ TEST(PreTokenizer, PutsMarksForSpacesAndOneInFrontWhereAsked) {
 TEST(PreTokenizer, GivesBytesBackWhereAStepLooksAtTheirSymbols) {
   // The symbol of the second byte of U+00B2 is "²", which is a number, and that of U+00E9's is not.
   EXPECT_EQ(words(named("falcon"), "a\u00b2\u00e9 1234"), (Words{"a", "\xC2", "\xB2", "\u00e9", "\x20", "123", "4"}));
+}
+
+TEST(PreTokenizer, TakesWhatBeginsTheTextForThatAtEveryStep) {
+  const PreTokenizerStep cut{.kind = Kind::kSplit, .pattern = {"-"}, .behavior = SplitBehavior::kRemoved};
+  const PreTokenizerStep mark{.kind = Kind::kMetaspace, .prepend = PreTokenizerStep::Prepend::kFirst};
+  const PreTokenizerStep steps[] = {cut, mark};
+  const PreTokenizer pre_tokenizer = PreTokenizer::create(steps).value();
+  EXPECT_EQ(words(pre_tokenizer, "a-b c"), (Words{"▁a", "b", "▁c"}));
+  EXPECT_EQ(words(pre_tokenizer, "-b"), (Words{"b"}));
+  EXPECT_EQ(words(pre_tokenizer, "a", false), (Words{"a"}));
+}
+
+TEST(PreTokenizer, RefusesMoreStepsThanItReads) {
+  const std::vector<PreTokenizerStep> steps(PreTokenizer::kStepsMax + 1, {.kind = Kind::kPrefixSpace});
+  EXPECT_EQ(PreTokenizer::create(steps).status().code(), ErrorCode::kUnsupported);
+  EXPECT_TRUE(PreTokenizer::create(std::span(steps).subspan(1)).is_ok());
 }
 
 TEST(PreTokenizer, NamesTheKnownOnesWhenOneIsUnknown) {

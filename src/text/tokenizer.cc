@@ -1,16 +1,13 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
-#include <optional>
 #include <unordered_map>
 
 #include "text/added_tokens.h"
-#include "text/bpe.h"
 #include "text/normalizer.h"
-#include "text/pre_tokenizer.h"
+#include "text/piece_encoder.h"
 #include "text/token_contents.h"
 #include "text/tokenizer_spec.h"
-#include "text/unigram.h"
 #include "text/utf8.h"
 
 namespace headwater::text {
@@ -21,14 +18,7 @@ constexpr std::string_view kEndSpellings[] = {"<|im_end|>",      "<|endoftext|>"
                                               "<|end_of_text|>", "<|end|>",       "<end_of_turn>", "<|return|>",
                                               "<turn|>",         "</s>"};
 
-constexpr size_t kLongText = 16 * 1024;  // bytes, from which on it pays to keep words
-
-struct Scratch {
-  PreTokenizer::Scratch cutting;
-  std::vector<std::string_view> words;
-  Bpe::Scratch bpe;
-  Unigram::Scratch unigram;
-};
+using Scratch = PieceEncoder::Scratch;
 
 Status check_spec(const TokenizerSpec& spec) {
   if (spec.tokens.empty()) return error(ErrorCode::kCorrupt, "the vocabulary is empty");
@@ -63,9 +53,7 @@ struct Tokenizer::Impl {
   AddedTokens added_normalized;                        // found in normalised text
   bool normalizes_control;                             // some control token is among the latter
   Normalizer normalizer;
-  PreTokenizer pre_tokenizer;
-  std::optional<Bpe> bpe;
-  std::optional<Unigram> unigram;
+  std::optional<PieceEncoder> pieces;  // always there; it points to the vocabulary
   std::vector<TokenId> prompt_prefix;
   std::vector<TokenId> prompt_suffix;
   bool is_byte_level;
@@ -84,14 +72,12 @@ struct Tokenizer::Impl {
   void encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const;
   void encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
                       std::vector<TokenId>& out) const;
-  void encode_words(std::string_view text, bool begins, Scratch& scratch, std::vector<TokenId>& out) const;
   std::string normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space) const;
 };
 
 Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const TokenizerSpec& spec) {
   HEADWATER_RETURN_IF_ERROR(check_spec(spec));
   HEADWATER_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::create(spec.normalizer));
-  HEADWATER_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::create(spec.pre_tokenizer));
   std::vector<AddedToken> plain, normalized;
   std::vector<std::string> plain_spellings, normalized_spellings;
   std::unordered_map<std::string, TokenId> added_ids;
@@ -122,7 +108,6 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
                                      .added_normalized = {std::move(normalized), std::move(normalized_spellings)},
                                      .normalizes_control = normalizes_control,
                                      .normalizer = std::move(normalizer),
-                                     .pre_tokenizer = std::move(pre_tokenizer),
                                      .prompt_prefix = spec.prompt_prefix,
                                      .prompt_suffix = spec.prompt_suffix,
                                      .is_byte_level = spec.is_byte_level,
@@ -131,13 +116,8 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
                                      .eos = spec.eos,
                                      .unknown = spec.unknown,
                                      .ends = spec.end_of_turn});
-  if (spec.model == ModelKind::kUnigram) {
-    HEADWATER_ASSIGN_OR_RETURN(Unigram unigram, Unigram::create(spec));
-    impl->unigram.emplace(std::move(unigram));
-  } else {
-    HEADWATER_ASSIGN_OR_RETURN(Bpe bpe, Bpe::create(spec, impl->vocabulary));
-    impl->bpe.emplace(std::move(bpe));
-  }
+  HEADWATER_ASSIGN_OR_RETURN(PieceEncoder pieces, PieceEncoder::create(spec, impl->vocabulary));
+  impl->pieces.emplace(std::move(pieces));
   impl->collect_ends(spec);
   return impl;
 }
@@ -150,20 +130,6 @@ void Tokenizer::Impl::collect_ends(const TokenizerSpec& spec) {
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-}
-
-void Tokenizer::Impl::encode_words(std::string_view text, bool begins, Scratch& scratch,
-                                   std::vector<TokenId>& out) const {
-  if (text.empty()) return;
-  scratch.words.clear();
-  pre_tokenizer.split(text, begins, scratch.cutting, scratch.words);
-  for (const std::string_view word : scratch.words) {
-    if (bpe) {
-      bpe->encode(word, scratch.bpe, out);
-    } else {
-      unigram->encode(word, scratch.unigram, out);
-    }
-  }
 }
 
 // Where control tokens are looked for in normalised text, each run is normalised by itself, so that it is known what became
@@ -189,7 +155,7 @@ std::string Tokenizer::Impl::normalize(std::string_view text, std::vector<Run>& 
 void Tokenizer::Impl::encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
                                      std::vector<TokenId>& out) const {
   if (text.empty()) return;
-  if (normalizer.is_empty()) return encode_words(text, begins, scratch, out);
+  if (normalizer.is_empty()) return pieces->encode(text, begins, scratch, out);
   std::vector<Run> changed_runs = runs;
   const std::string changed = normalize(text, changed_runs, scratch.cutting.space);
   begins = begins && !normalizer.drops_front(text, scratch.cutting.space);
@@ -197,19 +163,18 @@ void Tokenizer::Impl::encode_stretch(std::string_view text, const std::vector<Ru
   if (!added_normalized.is_empty()) added_normalized.find(changed, changed_runs, matches);
   size_t at = 0;
   for (const AddedTokens::Match& match : matches) {
-    encode_words(std::string_view(changed).substr(at, match.begin - at), begins && at == 0, scratch, out);
+    pieces->encode(std::string_view(changed).substr(at, match.begin - at), begins && at == 0, scratch, out);
     out.push_back(match.id);
     at = match.end;
   }
-  encode_words(std::string_view(changed).substr(at), begins && at == 0, scratch, out);
+  pieces->encode(std::string_view(changed).substr(at), begins && at == 0, scratch, out);
 }
 
 void Tokenizer::Impl::encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const {
   std::vector<AddedTokens::Match> matches;
   added.find(text, runs, matches);
   matches.push_back({text.size(), text.size(), kNoToken});
-  Scratch scratch;
-  if (text.size() >= kLongText) scratch.bpe.keep_words();
+  Scratch scratch(text.size());
   size_t at = 0;
   for (const AddedTokens::Match& match : matches) {
     encode_stretch(text.substr(at, match.begin - at), runs_within(runs, at, match.begin), at == 0, scratch, out);

@@ -37,9 +37,9 @@ void check_tokenizer(const Tokenizer& tokenizer, std::string_view text, bool kee
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const TestVocabulary bytes("llama-bpe");
+  static const TestVocabulary bytes("llama-bpe"), steps("falcon");
   static const TestSentencePiece scores(ModelKind::kScores), unigram(ModelKind::kUnigram);
-  static const Tokenizer byte_level = bytes.tokenizer(), by_scores = scores.tokenizer(),
+  static const Tokenizer byte_level = bytes.tokenizer(), in_steps = steps.tokenizer(), by_scores = scores.tokenizer(),
                          by_unigram = unigram.tokenizer();
   std::string text;
   append_valid_utf8({reinterpret_cast<const char*>(data), size}, text);
@@ -48,6 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool has_mark = text.find("▁") != std::string::npos;
   const bool has_tool = text.find("[TOOL]") != std::string::npos;  // text behind it gets a space in front
   check_tokenizer(byte_level, text, true);
+  check_tokenizer(in_steps, text, true);
   check_tokenizer(by_scores, text, !has_mark && !has_tool);
   check_tokenizer(by_unigram, text, !has_mark && !has_tool);
   return 0;

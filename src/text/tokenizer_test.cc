@@ -33,6 +33,34 @@ TEST(Tokenizer, MergesByRankAndTheLeftmostOfEquals) {
   EXPECT_EQ(pieces(tokenizer, ""), Pieces{});
 }
 
+TEST(Tokenizer, MergesFewSymbolsAsItMergesMany) {
+  const Tokenizer tokenizer = TestVocabulary("gpt-2").tokenizer();
+  for (size_t letters = 1; letters < 100; ++letters) {
+    Pieces expected(letters / 4, "aaaa");
+    if (letters % 4 >= 2) expected.emplace_back("aa");
+    if (letters % 2 == 1) expected.emplace_back("a");
+    EXPECT_EQ(pieces(tokenizer, std::string(letters, 'a')), expected);
+  }
+}
+
+// What a long text keeps of its pieces changes nothing: each of its lines gives the ids that it gives by itself.
+TEST(Tokenizer, GivesALongTextTheIdsOfItsLines) {
+  Random random(1);
+  for (const char* name : {"gpt-2", "llama-bpe", "deepseek-llm", "deepseek-v3", "falcon"}) {
+    const Tokenizer tokenizer = TestVocabulary(name).tokenizer();
+    std::string text;
+    std::vector<TokenId> expected;
+    for (int line = 0; line < 2000; ++line) {
+      std::string letters;
+      for (uint32_t i = random.between(1, 12); i > 0; --i) letters += "aabhelo   123,.$"[random.below(16)];
+      letters += "x\n";
+      text += letters;
+      tokenizer.encode(letters, SpecialTokens::kAsText, expected);
+    }
+    EXPECT_EQ(tokenizer.encode(text, SpecialTokens::kAsText), expected) << name;
+  }
+}
+
 TEST(Tokenizer, KnowsTheBytesOfItsLongestToken) {
   const Tokenizer tokenizer = TestVocabulary("gpt-2").tokenizer();
   EXPECT_EQ(tokenizer.token_bytes_max(), std::string_view("<|im_end|><tool>").size());

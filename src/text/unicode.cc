@@ -71,11 +71,31 @@ void sort_marks(std::vector<int32_t>& characters) {
   }
 }
 
-}  // namespace
-
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+void append_normalized(std::string_view text, bool is_compatibility, bool composes, std::vector<int32_t>& characters,
+                       std::string& out) {
+  const int kind = is_compatibility ? UTF8PROC_COMPAT | UTF8PROC_STABLE : UTF8PROC_STABLE;
+  const auto decompose = static_cast<utf8proc_option_t>(kind | UTF8PROC_DECOMPOSE);
+  characters.clear();
+  each_character(text, [&](char32_t character, std::string_view) {
+    int32_t parts[32];  // the longest decomposition (U+FDFA) has 18
+    int boundary_class = 0;
+    const auto count = utf8proc_decompose_char(static_cast<int32_t>(character), parts, 32, decompose, &boundary_class);
+    check(count >= 0 && count <= 32, "a character's decomposition is longer than Unicode's longest");
+    characters.insert(characters.end(), parts, parts + count);
+  });
+  sort_marks(characters);
+  auto count = static_cast<utf8proc_ssize_t>(characters.size());
+  if (composes) {
+    const auto compose = static_cast<utf8proc_option_t>(kind | UTF8PROC_COMPOSE);
+    count = utf8proc_normalize_utf32(characters.data(), count, compose);
+    check(count >= 0, "utf8proc could not compose");
+  }
+  for (utf8proc_ssize_t i = 0; i < count; ++i) {
+    append_utf8(static_cast<char32_t>(characters[static_cast<size_t>(i)]), out);
+  }
 }
+
+}  // namespace
 
 bool is_white_space(char32_t character) {
   if (character >= 0x09 && character <= 0x0D) return true;
@@ -109,29 +129,18 @@ std::string_view trimmed_right(std::string_view text) {
 }
 
 std::string normalized(std::string_view text, bool is_compatibility, bool composes) {
-  if (is_ascii(text)) return std::string(text);
-  const int kind = is_compatibility ? UTF8PROC_COMPAT | UTF8PROC_STABLE : UTF8PROC_STABLE;
-  const auto decompose = static_cast<utf8proc_option_t>(kind | UTF8PROC_DECOMPOSE);
-  std::vector<int32_t> characters;
-  characters.reserve(text.size());
-  each_character(text, [&](char32_t character, std::string_view) {
-    int32_t parts[32];  // the longest decomposition (U+FDFA) has 18
-    int boundary_class = 0;
-    const auto count = utf8proc_decompose_char(static_cast<int32_t>(character), parts, 32, decompose, &boundary_class);
-    check(count >= 0 && count <= 32, "a character's decomposition is longer than Unicode's longest");
-    characters.insert(characters.end(), parts, parts + count);
-  });
-  sort_marks(characters);
-  auto count = static_cast<utf8proc_ssize_t>(characters.size());
-  if (composes) {
-    const auto compose = static_cast<utf8proc_option_t>(kind | UTF8PROC_COMPOSE);
-    count = utf8proc_normalize_utf32(characters.data(), count, compose);
-    check(count >= 0, "utf8proc could not compose");
-  }
   std::string out;
   out.reserve(text.size());
-  for (utf8proc_ssize_t i = 0; i < count; ++i) {
-    append_utf8(static_cast<char32_t>(characters[static_cast<size_t>(i)]), out);
+  std::vector<int32_t> characters;
+  // ASCII stays as it is, but for a character that marks follow.
+  for (size_t at = 0; at < text.size();) {
+    const size_t plain = ascii_prefix(text.substr(at));
+    const size_t begin = at + plain < text.size() && plain > 0 ? at + plain - 1 : at + plain;
+    size_t end = at + plain;
+    while (end < text.size() && static_cast<uint8_t>(text[end]) >= 0x80) ++end;
+    out.append(text, at, begin - at);
+    if (begin < end) append_normalized(text.substr(begin, end - begin), is_compatibility, composes, characters, out);
+    at = end;
   }
   return out;
 }

@@ -6,7 +6,6 @@
 
 namespace headwater::text {
 
-bool is_ascii(std::string_view text);
 bool is_white_space(char32_t character);  // White_Space
 
 // Whether the first (last) character is a word's: Alphabetic, a mark, a decimal digit, a connector, a joiner.

@@ -1,5 +1,7 @@
 #include "text/utf8.h"
 
+#include <cstring>
+
 namespace headwater::text {
 namespace {
 
@@ -58,19 +60,29 @@ void append_utf8(char32_t code_point, std::string& out) {
   }
 }
 
+size_t ascii_prefix(std::string_view text) {
+  size_t at = 0;
+  for (uint64_t word; at + sizeof word <= text.size(); at += sizeof word) {
+    std::memcpy(&word, text.data() + at, sizeof word);
+    if ((word & 0x8080808080808080u) != 0) break;
+  }
+  while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80) ++at;
+  return at;
+}
+
 bool is_valid_utf8(std::string_view text) {
-  while (!text.empty()) {
+  while (true) {
+    text.remove_prefix(ascii_prefix(text));
+    if (text.empty()) return true;
     const Utf8Character character = first_character(text);
     if (character.state != Utf8State::kWhole) return false;
     text.remove_prefix(character.bytes);
   }
-  return true;
 }
 
 void append_valid_utf8(std::string_view text, std::string& out) {
   size_t begin = 0;  // of the valid run that is not yet copied
-  size_t at = 0;
-  while (at < text.size()) {
+  for (size_t at = 0; (at += ascii_prefix(text.substr(at))) < text.size();) {
     const Utf8Character character = first_character(text.substr(at));
     if (character.state != Utf8State::kWhole) {
       out.append(text, begin, at - begin);
@@ -79,7 +91,7 @@ void append_valid_utf8(std::string_view text, std::string& out) {
     }
     at += character.bytes;
   }
-  out.append(text, begin, at - begin);
+  out.append(text, begin);
 }
 
 size_t count_characters(std::string_view valid_utf8) {

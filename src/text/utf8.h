@@ -21,6 +21,7 @@ struct Utf8Character {
 // The character at the front of text, which is not empty. kIncomplete: text ends where more bytes are needed.
 Utf8Character first_character(std::string_view text);
 
+size_t ascii_prefix(std::string_view text);               // how many bytes text has before the first that is not ASCII
 void append_utf8(char32_t code_point, std::string& out);  // a code point that is not a surrogate, at most U+10FFFF
 bool is_valid_utf8(std::string_view text);
 // Appends text with U+FFFD for each maximal invalid subsequence ("U+FFFD Substitution of Maximal Subparts").

@@ -4,9 +4,10 @@
 #include <cstring>
 
 namespace headwater::text {
+namespace {
 
 // Eight bytes at a time, each folded in by a multiplication whose halves are joined.
-uint64_t Vocabulary::hash_of(std::string_view bytes) {
+uint64_t hash_of(std::string_view bytes) {
   constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
   uint64_t hash = bytes.size() * 0xBF58476D1CE4E5B9u;
   const auto fold = [&](uint64_t word) {
@@ -24,6 +25,8 @@ uint64_t Vocabulary::hash_of(std::string_view bytes) {
   fold(rest);
   return hash;
 }
+
+}  // namespace
 
 Vocabulary::Vocabulary(std::vector<std::string_view> contents)
     : contents_(std::move(contents)), slots_(std::bit_ceil(2 * contents_.size() + 2)) {
@@ -45,8 +48,8 @@ size_t Vocabulary::slot_of(std::string_view content, uint64_t hash) const {
   return slot;
 }
 
-TokenId Vocabulary::find(std::string_view content, uint64_t hash) const {
-  return content.empty() ? kNoToken : slots_[slot_of(content, hash)].id;
+TokenId Vocabulary::find(std::string_view content) const {
+  return content.empty() ? kNoToken : slots_[slot_of(content, hash_of(content))].id;
 }
 
 }  // namespace headwater::text

@@ -15,9 +15,7 @@ class Vocabulary {
   // contents[id] belongs to token id and must outlive the Vocabulary; an empty one is no entry. Of equals the last counts.
   explicit Vocabulary(std::vector<std::string_view> contents);
 
-  TokenId find(std::string_view content) const { return find(content, hash_of(content)); }  // kNoToken when absent
-  TokenId find(std::string_view content, uint64_t hash) const;
-  static uint64_t hash_of(std::string_view content);
+  TokenId find(std::string_view content) const;  // kNoToken when absent
   std::string_view content(TokenId id) const { return contents_[static_cast<size_t>(id)]; }
   size_t size() const { return contents_.size(); }
 
