@@ -7,11 +7,9 @@
 namespace headwater::text {
 namespace {
 
-// Expressions as the models' own tokenizers publish them.
+// Expressions as the models' own tokenizers publish them. Which name stands for which: src/llama-vocab.cpp of llama.cpp
+// (MIT), commit 00ad355e009e83abf98f96a6ded7193b95763681, which reads the same files.
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Each digit by itself, then GPT-2's expression on what lies between, in one pass.
-constexpr std::string_view kDigitsThenGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?=\p{N})|\s+(?!\S)|\s+)";
 constexpr std::string_view kDigit = R"(\p{N})";
 constexpr std::string_view kUpToThreeDigits = R"(\p{N}{1,3})";
 constexpr std::string_view kLlama3 =
@@ -30,6 +28,25 @@ constexpr std::string_view kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kYoutu =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kYoutuScripts =
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+";
+// Letters and marks but for Han and for small ones (for capitals), by what they are not: Kimi's own expression takes Han
+// from the classes by an intersection.
+constexpr std::string_view kKimi = R"(\p{Han}+|[^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*)"
+                                   R"([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                                   R"([^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]+)"
+                                   R"([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                                   R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words with single spaces between them are one. Nothing follows their group, so that it need not remember its way.
+constexpr std::string_view kExaoneMoe =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr std::string_view kUfakzeka =  // Qwen 2's without English contractions
+    R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kSeedCoder =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|)"
     R"(\s+(?!\S)|\s+)";
@@ -43,6 +60,9 @@ constexpr std::string_view kAsianDeepSeek3 = "[一-龥぀-ゟ゠-ヿ]+";
 constexpr std::string_view kDeepSeek3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
     R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSpark =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+)";
 // The cased letters of the Unicode version that DeepSeek LLM was made with.
 constexpr std::string_view kDeepSeekLetters =
     R"(\s?[)"
@@ -67,20 +87,26 @@ struct Row {
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
-      {{"default", "gpt-2", "phi-2", "gigachat", "a.x-4.0", "mellum", "exaone4", "jais", "trillion", "granite-docling"},
+      {{"gpt-2", "default", "phi-2", "gigachat", "a.x-4.0", "mellum", "exaone4", "jais", "trillion", "granite-docling"},
        {kGpt2}},
       {{"mpt", "olmo"}, {kGpt2}, kComposes},
-      {{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigitsThenGpt2}},
-      {{"command-r"}, {kDigitsThenGpt2}, kComposes},
+      {{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigit, kGpt2}},
+      {{"command-r"}, {kDigit, kGpt2}, kComposes},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
        {kLlama3},
        kIgnoresMerges | kAddsBos},
       {{"dbrx", "smaug-bpe", "chatglm-bpe"}, {kLlama3}},
       {{"glm4", "glm5"}, {kLlama3}, kIgnoresMerges},
+      {{"minicpm5"}, {kUpToThreeDigits, kLlama3}, kIgnoresMerges},
       {{"qwen2", "megrez"}, {kQwen2}, kComposes},
       {{"qwen35"}, {kQwen35}},
-      {{"deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "grok-2"}, {kQwen2}},
-      {{"gpt-4o", "llama4", "kanana2", "minimax-m2"}, {kGpt4o}},
+      {{"deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "grok-2", "kormo"}, {kQwen2}},
+      {{"laguna"}, {kLinesAndBreaks, kQwen2}},
+      {{"ufakzeka"}, {kUfakzeka}},
+      {{"exaone-moe"}, {kExaoneMoe}},
+      {{"gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie"}, {kGpt4o}},
+      {{"youtu"}, {kYoutuScripts, kYoutu}, kIgnoresMerges},
+      {{"kimi-k2"}, {kKimi}},
       {{"tekken"}, {kTekken}, kIgnoresMerges | kAddsBos},
       {{"seed-coder"}, {kSeedCoder}},
       {{"bailingmoe", "bailingmoe2", "llada-moe"}, {kBailing}},
@@ -88,7 +114,8 @@ const std::vector<Row>& rows() {
       {{"viking"}, {kBloom, kDigit}},
       {{"deepseek-coder"}, {kLineBreak, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kAsianDeepSeek, kDigit}},
       {{"deepseek-llm"}, {kLineBreak, kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kAsianDeepSeek, kDigit}},
-      {{"deepseek-v3", "hunyuan-dense", "joyai-llm"}, {kUpToThreeDigits, kAsianDeepSeek3, kDeepSeek3}},
+      {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"}, {kUpToThreeDigits, kAsianDeepSeek3, kDeepSeek3}},
+      {{"spark2_5"}, {kDigit, kAsianDeepSeek3, kSpark}},
       {{"falcon"}, {kPunctuation, kGpt2, kBytesBecomeSymbols, R"(\p{N}+)", kThreeDigits}},
       {{"gemma4"}, {kLinesAndBreaks}, kAddsBos},
   };

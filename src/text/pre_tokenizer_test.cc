@@ -59,6 +59,15 @@ TEST(PreTokenizer, FollowsThePublishedPatterns) {
   EXPECT_EQ(words(named("gpt-2"), "It's IT'S"), (Words{"It", "'s", " IT", "'", "S"}));
   EXPECT_EQ(words(named("llama-bpe"), "IT'S 12345\n\n x"), (Words{"IT", "'S", " ", "123", "45", "\n\n", " x"}));
   EXPECT_EQ(words(named("qwen2"), "a12!\r\n"), (Words{"a", "1", "2", "!\r\n"}));
+  EXPECT_EQ(words(named("laguna"), "It's\n\n a"), (Words{"It", "'s", "\n\n", " a"}));
+  EXPECT_EQ(words(named("ufakzeka"), "It's"), (Words{"It", "'s"}));
+  EXPECT_EQ(words(named("ufakzeka"), "Ankara'daki"), (Words{"Ankara", "'daki"}));
+  EXPECT_EQ(words(named("exaone-moe"), " one two  three 12"), (Words{" one two", " ", " three", " ", "1", "2"}));
+  EXPECT_EQ(words(named("youtu"), "字，한국어ABc12"), (Words{"字", "，", "한국어", "ABc", "1", "2"}));
+  EXPECT_EQ(words(named("kimi-k2"), "字、字々abC한국's 1234"),
+            (Words{"字", "、", "字々", "ab", "C한국's", " ", "123", "4"}));
+  EXPECT_EQ(words(named("spark2_5"), "a12,\n\n字"), (Words{"a", "1", "2", ",", "\n", "\n", "字"}));
+  EXPECT_EQ(words(named("minicpm5"), "a  1234"), (Words{"a", "  ", "123", "4"}));
 }
 
 TEST(PreTokenizer, TakesUnicodeWhiteSpaceForSpace) {
@@ -110,11 +119,23 @@ TEST(PreTokenizer, RefusesMoreStepsThanItReads) {
   EXPECT_TRUE(PreTokenizer::create(std::span(steps).subspan(1)).is_ok());
 }
 
+TEST(PreTokenizer, KnowsTheNamesOfPublishedFiles) {
+  for (const char* name :
+       {"default",   "gpt-2",    "olmo",        "smollm",  "command-r", "llama-bpe",    "lfm2",     "dbrx",
+        "glm4",      "minicpm5", "qwen2",       "qwen35",  "kormo",     "laguna",       "ufakzeka", "exaone-moe",
+        "gpt-4o",    "talkie",   "youtu",       "kimi-k2", "tekken",    "seed-coder",   "bloom",    "bailingmoe2",
+        "poro-chat", "viking",   "deepseek-v3", "hy_v4",   "spark2_5",  "deepseek-llm", "falcon",   "gemma4"}) {
+    const auto rule = pre_tokenizer_rule(name);
+    ASSERT_TRUE(rule.is_ok()) << rule.status().message();
+    EXPECT_TRUE(PreTokenizer::create(rule->steps).is_ok()) << name;
+  }
+}
+
 TEST(PreTokenizer, NamesTheKnownOnesWhenOneIsUnknown) {
   const Status status = pre_tokenizer_rule("no-such").status();
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("\"no-such\""));
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("default, gpt-2, "));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("gpt-2, default, "));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
+
 namespace headwater::text {
 namespace {
 
@@ -27,6 +29,26 @@ std::string translate_escape(char escaped, bool in_class) {
   if (escaped == 'W' && !in_class) return R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
   if (is_letter_or_digit(escaped) && std::string_view("dDpPrntfx").find(escaped) == std::string_view::npos) return {};
   return {'\\', escaped};
+}
+
+// PCRE2 takes the name of a script for its extensions too, by which U+3001 would be Han; categories have one letter or two.
+std::string translate_property(std::string_view braced) {
+  static constexpr std::string_view kBinary[] = {"Any",
+                                                 "Alphabetic",
+                                                 "Lowercase",
+                                                 "Uppercase",
+                                                 "Emoji",
+                                                 "Ideographic",
+                                                 "White_Space",
+                                                 "Emoji_Presentation",
+                                                 "ID_Start",
+                                                 "ID_Continue",
+                                                 "Extended_Pictographic"};
+  const size_t begin = braced.starts_with("{^") ? 2 : 1;
+  const std::string_view name = braced.substr(begin, braced.size() - begin - 1);
+  const bool is_script =
+      name.size() > 2 && std::find(std::begin(kBinary), std::end(kBinary), name) == std::end(kBinary);
+  return fmt::format("{}{}{}}}", braced.substr(0, begin), is_script ? "sc:" : "", name);
 }
 
 // (?: (?= (?! (?> (?<= (?<! (?i: (?i) and their like; the rest differs between the two dialects.
@@ -57,7 +79,8 @@ Result<std::string> translate(std::string_view expression) {
       const size_t close =
           rest.starts_with("p{") || rest.starts_with("P{") || rest.starts_with("x{") ? rest.find('}') : 0;
       if (close == std::string_view::npos) return refuse("an open brace", expression);
-      if (close > 0) out += rest.substr(1, close);  // a property's name
+      const std::string_view braced = rest.substr(1, close);
+      if (close > 0) out += rest[0] == 'x' ? std::string(braced) : translate_property(braced);
       i += close;
       continue;
     }

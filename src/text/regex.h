@@ -1,6 +1,6 @@
 // Regular expressions as tokenizer.json writes them (Oniguruma's syntax), matched by PCRE2: UTF-8, Unicode properties, JIT
 // where it is there. What the two would read differently is translated (`\s`, `\S`, `\w`: PCRE2's own differ from Unicode's
-// White_Space and Alphabetic) or refused by name. Immutable: any number of threads may match, each with its Space.
+// White_Space and Alphabetic; scripts) or refused by name. Immutable: any number of threads may match, each with its Space.
 #pragma once
 
 #include <memory>

@@ -24,6 +24,13 @@ TEST(Regex, ReadsClassesAsUnicodeDefinesThem) {
   EXPECT_EQ(matches(R"([^\s\w]+)", "a+b c"), (Found{"+"}));
 }
 
+TEST(Regex, TakesAScriptWithoutItsExtensions) {
+  EXPECT_EQ(matches(R"(\p{Han}+)", "字、字々"), (Found{"字", "字々"}));
+  EXPECT_EQ(matches(R"([^\P{Han}a]+)", "字、ab"), (Found{"字"}));
+  EXPECT_EQ(matches(R"(\p{^Han}+)", "字、ab"), (Found{"、ab"}));
+  EXPECT_EQ(matches(R"(\p{Lu}\p{White_Space})", "A b"), (Found{"A "}));
+}
+
 TEST(Regex, TakesAnchorsForThoseOfLines) {
   EXPECT_EQ(matches("^a|b$", "ab\nab"), (Found{"a", "b", "a", "b"}));
 }
