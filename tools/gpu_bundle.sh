@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/cuda} folder=${2:-.gpu}
 names=(headwater test_conformance_{attention,sharing,rope_append,matmul,elementwise,experts,sample} test_golden_families
-  test_cuda_unit)
+  test_golden_model test_schedules_cuda test_cuda_unit)
 theirs='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|cuda|cublasLt|nvidia-ml))\.so[^/]*$' # that machine's own
 
 rm -rf "$folder"

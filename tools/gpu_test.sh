@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.." || exit 1
 # Small: every kind of work once, on shapes that a sanitizer gets through in seconds.
 sanitizer_filter='*TwoSequencesOfOnePartialPageEach/cuda*:*EmptySequencesAndPaddedRows*/cuda*'
 sanitizer_filter+=':*QMayBeASlice*/cuda*:*ASinkCountsOnce*/cuda*:*CopiedPages*/cuda*'
-programs=(test_conformance_{attention,sharing,rope_append,matmul,elementwise,experts,sample} test_golden_families test_cuda_unit)
+programs=(test_conformance_{attention,sharing,rope_append,matmul,elementwise,experts,sample} test_golden_families
+  test_golden_model test_schedules_cuda test_cuda_unit)
 sanitizer_filter+=':*SeveralWeights*/cuda*:*OneTokenAllExperts*/cuda*:*GatherRows*/cuda*:*ChoosesWhat*/cuda*'
 sanitized=(test_conformance_{attention,matmul,elementwise,experts,sample}) # attention's rig appends too
 tools=(memcheck racecheck initcheck synccheck)

@@ -125,6 +125,32 @@ TEST_P(Elementwise, AddNormWithANormBehindTheBlockAScaleOrNoNormAfterIt) {
   }
 }
 
+TEST_P(Elementwise, AddNormOfLongRowsThatLieSideBySide) {
+  for (const uint32_t columns : {2048u, 4096u, 8192u, 12288u}) {
+    Random random(columns);
+    HostMatrix residual(3, columns), delta(3, columns), got(3, columns), expected(3, columns);
+    residual.fill(random, 3);
+    delta.fill(random);
+    std::vector<float> weight(columns), behind(columns);
+    for (float& value : weight) value = 1 + 0.2f * random.normal();
+    for (float& value : behind) value = 1 + 0.2f * random.normal();
+    HostMatrix residual_expected = residual;
+    const auto run = [&](BackendMemory& memory, HostMatrix& residual_of, HostMatrix& out) {
+      memory.clear();
+      const ops::Matrix residual_at = memory.put(residual_of), delta_at = memory.put(delta), out_at = memory.put(out);
+      memory.backend().add_norm({residual_at, delta_at, memory.put(weight), 1e-5f, out_at, memory.put(behind), 0.5f});
+      EXPECT_TRUE(memory.backend().finish());
+      memory.get(residual_of, residual_at);
+      memory.get(out, out_at);
+    };
+    run(*got_, residual, got);
+    run(*expected_, residual_expected, expected);
+    const Tolerance tolerance = tolerance_for(DType::kF32, columns);
+    EXPECT_TRUE(near(residual.values(), residual_expected.values(), tolerance, columns, "residual"));
+    EXPECT_TRUE(near(got.values(), expected.values(), tolerance, columns, "norm"));
+  }
+}
+
 TEST_P(Elementwise, AddNormWithNeitherDeltaNorWeightCopiesTheResidual) {
   Random random(3);
   HostMatrix residual(3, 50, 1), out(3, 50);

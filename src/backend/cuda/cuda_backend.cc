@@ -206,6 +206,10 @@ void CudaBackend::embed(const ops::EmbedParams& p) {
 }
 
 void CudaBackend::add_norm(const ops::AddNormParams& p) {
+  if (p.residual.columns > kNormColumnsMax) {
+    return keep(error(ErrorCode::kUnsupported, "a norm of {} columns; the CUDA back end takes {}: use --backend cpu",
+                      p.residual.columns, kNormColumnsMax));
+  }
   enqueued(launch_add_norm({rows_of(p.residual), rows_of(p.delta), rows_of(p.out), p.weight, p.delta_weight,
                             extent_of(p.residual), p.epsilon, p.delta_scale},
                            stream_.get()),

@@ -2,7 +2,7 @@
 // 128 that is 45 KiB. At 64 tokens, 3 MB: below a microsecond of memory time, so the launch is what counts, and this is
 // one launch instead of four.
 //
-// A block is a token; a warp takes one head after another: queries, then keys, then values.
+// A warp has a head of a token: queries, then keys, then values. Blocks (y) share a token's heads; each works out its angles.
 #include "backend/cuda/append/append.h"
 
 #include <cfloat>
@@ -165,7 +165,8 @@ __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ Appen
     }
     __syncthreads();
     TokenAppender<Element> appender(call, token, angles, row_scales, heads[warp]);
-    for (uint32_t head = warp; head < call.q_heads + 2 * call.kv_heads; head += kWarps) {
+    const uint32_t heads = call.q_heads + 2 * call.kv_heads;
+    for (uint32_t head = blockIdx.y * kWarps + warp; head < heads; head += gridDim.y * kWarps) {
       if (head < call.q_heads) {
         appender.query(head);
       } else if (head < call.q_heads + call.kv_heads) {
@@ -179,7 +180,10 @@ __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ Appen
 
 }  // namespace
 
-cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t blocks, cudaStream_t stream) {
+cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t tokens, cudaStream_t stream) {
+  // A norm over all heads reads what other warps rotate in place: one block keeps them in step.
+  const uint32_t parts = call.is_row_norm ? 1 : (call.q_heads + 2 * call.kv_heads + kWarps - 1) / kWarps;
+  const dim3 blocks(tokens, parts);
   switch (element) {
     case KvElement::kF32:
       append<float><<<blocks, kThreads, 0, stream>>>(call);

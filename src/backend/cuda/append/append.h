@@ -31,7 +31,7 @@ struct AppendCall {
   float inverse_frequencies[kHeadDimMax / 2];
 };
 
-// blocks: as many tokens as a step is expected to have; a recorded launch takes as many as the step block says.
-cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t blocks, cudaStream_t stream);
+// tokens: as many as a step is expected to have; a recorded launch takes as many as the step block says.
+cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t tokens, cudaStream_t stream);
 
 }  // namespace headwater::backend::cuda

@@ -1,9 +1,15 @@
 #include "backend/cuda/products/dense.h"
 
+#include <array>
+#include <limits>
+
+#include "backend/cuda/products/timing.h"
+
 namespace headwater::backend::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+constexpr int kWays = 8;
 constexpr uint32_t kTokensOfInvariant = 128;  // that its one way is chosen for
 
 Status checked(cublasStatus_t result, const char* what) {
@@ -95,7 +101,7 @@ DenseProducts::~DenseProducts() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-Result<cublasLtMatmulAlgo_t> DenseProducts::algorithm(const DenseCall& call) {
+Result<cublasLtMatmulAlgo_t> DenseProducts::algorithm(const DenseCall& call, cudaStream_t stream) {
   const uint32_t tokens = is_invariant_ ? kTokensOfInvariant : call.tokens;
   const uint32_t alignment = alignment_of(call.out.data, call.out.stride * (call.out.is_short ? 2 : 4));
   const Key key{call.n, call.k, tokens, alignment, call.is_short, call.out.is_short};
@@ -105,20 +111,34 @@ Result<cublasLtMatmulAlgo_t> DenseProducts::algorithm(const DenseCall& call) {
   Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
   HEADWATER_RETURN_IF_ERROR(checked(cublasLtMatmulPreferenceCreate(preference.place()), "choosing a product"));
   HEADWATER_RETURN_IF_ERROR(prefer(preference.get(), call, is_invariant_));
-  cublasLtMatmulHeuristicResult_t found{};
+  std::array<cublasLtMatmulHeuristicResult_t, kWays> found{};
   int count = 0;
   HEADWATER_RETURN_IF_ERROR(
       checked(cublasLtMatmulAlgoGetHeuristic(handle_, problem.description.get(), problem.weight.get(), problem.x.get(),
-                                             problem.out.get(), problem.out.get(), preference.get(), 1, &found, &count),
+                                             problem.out.get(), problem.out.get(), preference.get(), kWays,
+                                             found.data(), &count),
               "choosing a product"));
   if (count == 0) {
     return error(ErrorCode::kUnsupported, "cuBLASLt has no product of [{}, {}] with {} rows", call.n, call.k, tokens);
   }
-  return known_[key] = found.algo;
+  int best = 0;
+  if (!is_invariant_ && tokens <= kTunedTokens && !is_recording(stream)) {
+    float best_ms = std::numeric_limits<float>::infinity();
+    for (int i = 0; i < count; ++i) {
+      const cublasLtMatmulAlgo_t& way = found[static_cast<size_t>(i)].algo;
+      const Result<float> ms = shortest_ms([&] { return run(call, way, stream); }, workspace_, stream);
+      if (ms && *ms < best_ms) best = i, best_ms = *ms;
+    }
+  }
+  return known_[key] = found[static_cast<size_t>(best)].algo;
 }
 
 Status DenseProducts::run(const DenseCall& call, cudaStream_t stream) {
-  HEADWATER_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm, this->algorithm(call));
+  HEADWATER_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm, this->algorithm(call, stream));
+  return run(call, algorithm, stream);
+}
+
+Status DenseProducts::run(const DenseCall& call, const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
   Problem problem;
   HEADWATER_RETURN_IF_ERROR(problem.set(call, call.tokens));
   const float one = 1, zero = 0;

@@ -23,6 +23,8 @@ struct DenseCall {
 
 class DenseProducts {
  public:
+  static constexpr uint32_t kTunedTokens = 256;
+
   // is_invariant: one way of computing for every number of tokens, without sums that are split: a row's bits depend on the row
   // alone.
   static Result<DenseProducts> create(bool is_invariant);
@@ -30,15 +32,18 @@ class DenseProducts {
   DenseProducts& operator=(DenseProducts&&) = delete;
   ~DenseProducts();
 
-  // Enqueues. The first call of a size asks cuBLASLt for its way and keeps the answer.
+  // Enqueues. The first call of a size asks cuBLASLt for its ways and keeps one: the fastest, for numbers of rows that come again
+  // and again (up to kTunedTokens, which waits for the stream; not while it is recorded), else its first choice.
   Status run(const DenseCall& call, cudaStream_t stream);
+  const DeviceBuffer& workspace() const { return workspace_; }  // free between products of one stream
 
  private:
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;  // n, k, tokens, alignment, types
 
   DenseProducts(cublasLtHandle_t handle, bool is_invariant, DeviceBuffer workspace)
       : handle_(handle), is_invariant_(is_invariant), workspace_(std::move(workspace)) {}
-  Result<cublasLtMatmulAlgo_t> algorithm(const DenseCall& call);
+  Result<cublasLtMatmulAlgo_t> algorithm(const DenseCall& call, cudaStream_t stream);
+  Status run(const DenseCall& call, const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream);
 
   cublasLtHandle_t handle_;
   bool is_invariant_;

@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t bytes_pair(uint32_t word, uint32_t selector)
 inline constexpr uint32_t kLowBytes = 0x4140, kHighBytes = 0x4342;
 
 struct DenseCoding {
-  static constexpr uint32_t kAhead = 4;  // blocks in flight
+  static constexpr uint32_t kAhead = 4, kAheadOfTwo = 4;  // blocks on their way, for one or two tiles of tokens
   static constexpr bool kHasScale = false, kHasMinimum = false;
   struct Raw {
     uint4 row, row_8;
@@ -75,7 +75,7 @@ struct DenseCoding {
 };
 
 struct ByteCoding {
-  static constexpr uint32_t kAhead = 4;
+  static constexpr uint32_t kAhead = 6, kAheadOfTwo = 4;
   static constexpr bool kHasScale = true, kHasMinimum = false;
   struct Raw {
     uint4 quants;
@@ -101,7 +101,7 @@ struct ByteCoding {
 
 template <bool HasMinimum>
 struct NibbleCoding {
-  static constexpr uint32_t kAhead = 4;
+  static constexpr uint32_t kAhead = 8, kAheadOfTwo = 4;
   static constexpr bool kHasScale = true, kHasMinimum = HasMinimum;
   struct Raw {
     uint2 quants;
@@ -187,24 +187,25 @@ __device__ __forceinline__ void multiply_tile(const FewWeight& weight, uint32_t 
   constexpr uint32_t kTokens = TokenTiles * kTokensTile;
   __shared__ float all[kFewWarps][kTokens][kTileRows + 1];
   const uint32_t warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  // On their way: blocks of the weight, and the columns of x that they meet, which come from the L2 and take nearly as long.
+  constexpr uint32_t kAhead = TokenTiles == 1 ? Coding::kAhead : Coding::kAheadOfTwo;
   Sums sums[TokenTiles];
-  typename Coding::Raw raw[Coding::kAhead];
+  typename Coding::Raw raw[kAhead];
+  Columns<TokenTiles> columns[kAhead];
+  // The warp's blocks, two neighbours at a time: 128 bytes of each row of a dense matrix.
+  const auto own = [&](uint32_t i) { return (i / 2 * kFewWarps + warp) * 2 + i % 2; };
+  const auto load = [&](uint32_t slot, uint32_t block) {
+    if (block >= blocks) return;
+    raw[slot] = Coding::load(weight, blocks, tile, block, lane);
+    columns[slot].load(x, tokens, block, lane);
+  };
 #pragma unroll
-  for (uint32_t i = 0; i < Coding::kAhead; ++i) {
-    const uint32_t block = warp + i * kFewWarps;
-    if (block < blocks) raw[i] = Coding::load(weight, blocks, tile, block, lane);
-  }
-  for (uint32_t first = warp; first < blocks; first += kFewWarps * Coding::kAhead) {
+  for (uint32_t i = 0; i < kAhead; ++i) load(i, own(i));
+  for (uint32_t first = 0; own(first) < blocks; first += kAhead) {
 #pragma unroll
-    for (uint32_t i = 0; i < Coding::kAhead; ++i) {
-      const uint32_t block = first + i * kFewWarps, next = block + kFewWarps * Coding::kAhead;
-      if (block < blocks) {
-        Columns<TokenTiles> columns;
-        columns.load(x, tokens, block, lane);
-        const typename Coding::Raw now = raw[i];
-        if (next < blocks) raw[i] = Coding::load(weight, blocks, tile, next, lane);
-        add_block<Coding, TokenTiles>(now, columns, sums);
-      }
+    for (uint32_t i = 0; i < kAhead; ++i) {
+      if (own(first + i) < blocks) add_block<Coding, TokenTiles>(raw[i], columns[i], sums);
+      load(i, own(first + i + kAhead));
     }
   }
   __syncthreads();  // the sums of a call before are read

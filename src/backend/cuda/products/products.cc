@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/activations.h"
+#include "backend/cuda/products/timing.h"
 
 namespace headwater::backend::cuda {
 namespace {
@@ -86,10 +87,30 @@ Status Products::run(const ops::MatmulParams& params, cudaStream_t stream) {
     while (end < params.products.size() && reads_alike(weight, weight_of(params.products[end]))) ++end;
     const std::span<const ops::Product> alike = params.products.subspan(begin, end - begin);
     HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, operand(params.x, weight.columns_padded, weight.is_short, stream));
-    const bool is_few = !is_invariant_ && weight.is_short && x.rows <= kFewTokens;
+    bool is_few = !is_invariant_ && weight.is_short && x.rows <= kFewTokens;
+    if (is_few) {
+      HEADWATER_ASSIGN_OR_RETURN(is_few, prefers_few(x, alike, stream));
+    }
     HEADWATER_RETURN_IF_ERROR(is_few ? run_few(x, alike, stream) : run_dense(x, alike, stream));
   }
   return {};
+}
+
+Result<bool> Products::prefers_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
+  if (x.rows == 1) return true;
+  uint64_t rows = 0;
+  for (const ops::Product& product : products) rows += product.weight->rows();
+  const CudaWeight& weight = weight_of(products[0]);
+  const Size size{rows, weight.columns_padded, weight.coding, x.rows};
+  if (const auto known = prefers_few_.find(size); known != prefers_few_.end()) return known->second;
+  if (is_recording(stream)) return true;
+  HEADWATER_RETURN_IF_ERROR(run_dense(x, products, stream));  // which chooses its own way first
+  const DeviceBuffer& scratch = dense_.workspace();
+  HEADWATER_ASSIGN_OR_RETURN(const float few_ms,
+                             shortest_ms([&] { return run_few(x, products, stream); }, scratch, stream));
+  HEADWATER_ASSIGN_OR_RETURN(const float dense_ms,
+                             shortest_ms([&] { return run_dense(x, products, stream); }, scratch, stream));
+  return prefers_few_[size] = few_ms <= dense_ms;
 }
 
 Status Products::run_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {

@@ -1,6 +1,9 @@
 // ops::Backend::matmul() on the device: which of the two kinds of product (few.h, dense.h) and with what operands.
 #pragma once
 
+#include <map>
+#include <tuple>
+
 #include "backend/cuda/products/dense.h"
 #include "backend/cuda/products/few.h"
 #include "backend/cuda/products/weight.h"
@@ -25,10 +28,15 @@ class Products {
  private:
   Products(DenseProducts dense, bool is_invariant) : dense_(std::move(dense)), is_invariant_(is_invariant) {}
   Status grow();
+  // Whether the product of few rows is the faster one; measured at the first call of a size, which waits for the stream.
+  Result<bool> prefers_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
   Status run_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
   Status run_dense(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
 
+  using Size = std::tuple<uint64_t, uint64_t, Coding, uint32_t>;  // rows of all products, columns, coding, rows of x
+
   DenseProducts dense_;
+  std::map<Size, bool> prefers_few_;
   bool is_invariant_;
   WeightMemory memory_;
   bool has_short_ = false, has_f32_ = false;

@@ -57,6 +57,28 @@ __global__ void gate_mul(GateMulCall call) {
   });
 }
 
+// BF16, eight columns a thread.
+__global__ void gate_mul_wide(GateMulCall call) {
+  for_each_row({call.extent.rows, call.extent.columns / 8}, [&](uint32_t row, uint32_t eighth) {
+    const auto at = [&](const Rows& rows) {
+      return reinterpret_cast<uint4*>(row_at<__nv_bfloat16>(rows, row)) + eighth;
+    };
+    uint4 gates = *at(call.gate), ups = *at(call.up);
+    auto* gate = reinterpret_cast<__nv_bfloat162*>(&gates);
+    const auto* up = reinterpret_cast<const __nv_bfloat162*>(&ups);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const float2 g = __bfloat1622float2(gate[i]), u = __bfloat1622float2(up[i]);
+      gate[i] = __floats2bfloat162_rn(activated(call.activation, g.x, u.x), activated(call.activation, g.y, u.y));
+    }
+    *at(call.out) = gates;
+  });
+}
+
+bool is_wide(const Rows& rows) {
+  return rows.is_short && reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.stride % 8 == 0;
+}
+
 __global__ void cap_logits(Rows logits, Extent extent, float scale, float softcap) {
   for_each_row(extent, [&](uint32_t row, uint32_t c) {
     float& logit = row_at<float>(logits, row)[c];
@@ -104,6 +126,12 @@ cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenId* 
 
 cudaError_t launch_gate_mul(const GateMulCall& call, cudaStream_t stream) {
   if (call.extent.rows == 0) return cudaSuccess;
+  const Extent extent = call.extent;
+  if (is_wide(call.gate) && is_wide(call.up) && is_wide(call.out) && extent.columns % 8 == 0 &&
+      call.columns_in == extent.columns) {
+    gate_mul_wide<<<grid_of({extent.rows, extent.columns / 8}), kThreads, 0, stream>>>(call);
+    return cudaGetLastError();
+  }
   return with_element(call.gate.is_short, [&](auto* in) {
     return with_element(call.out.is_short, [&](auto* out) {
       gate_mul<ElementOf<decltype(in)>, ElementOf<decltype(out)>><<<grid_of(call.extent), kThreads, 0, stream>>>(call);

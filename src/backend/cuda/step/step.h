@@ -34,7 +34,8 @@ struct AddNormCall {
   Extent extent;
   float epsilon, delta_scale;
 };
-cudaError_t launch_add_norm(const AddNormCall& call, cudaStream_t stream);
+inline constexpr uint32_t kNormColumnsMax = 32768;
+cudaError_t launch_add_norm(const AddNormCall& call, cudaStream_t stream);  // up to kNormColumnsMax columns
 
 struct GateMulCall {
   Rows gate, up;  // of one type
