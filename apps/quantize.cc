@@ -8,6 +8,7 @@
 #include "apps/commands.h"
 #include "model/model.h"
 #include "model/write_gguf.h"
+#include "text/write_tokenizer.h"
 
 namespace headwater::apps {
 namespace {
@@ -27,9 +28,10 @@ Status quantize(const QuantizeOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint folder, model::Checkpoint::open(options.folder));
   const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
-  HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, *dtype, options.file, [&](double part) {
+  const auto show = [&](double part) {
     if (is_terminal) fmt::print(stderr, "\rwriting {} {:3.0f}%{}", options.file, 100 * part, part < 1 ? "" : "\n");
-  }));
+  };
+  HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, *dtype, options.file, text::write_tokenizer, show));
   HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(options.file));
   fmt::print("{}: {} tensors, {:.1f} MiB from {:.1f} MiB\n", options.file, file.tensors().size(),
              static_cast<double>(file.file_bytes()) / (1 << 20), static_cast<double>(folder.file_bytes()) / (1 << 20));

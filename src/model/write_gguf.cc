@@ -4,7 +4,6 @@
 
 #include "model/families/family.h"
 #include "model/gguf_numbers.h"
-#include "model/gguf_tokenizer.h"
 #include "model/output_file.h"
 #include "model/transformer/weights.h"
 
@@ -108,7 +107,7 @@ std::span<const Slot> group_of(const std::vector<Slot>& slots, uint32_t group) {
 }
 
 Status write_header(const SafetensorsFolder& folder, const Blueprint& blueprint, std::string_view name, DType dtype,
-                    GgufHeader& header) {
+                    const TokenizerWriter& write_tokenizer, GgufHeader& header) {
   header.value("general.name", std::string(name)).value("general.file_type", file_type(dtype));
   header.value("general.quantization_version", uint32_t{2});
   TokenizerTexts texts;
@@ -121,7 +120,7 @@ Status write_header(const SafetensorsFolder& folder, const Blueprint& blueprint,
 }  // namespace
 
 Status write_gguf(const Checkpoint& checkpoint, std::string_view name, DType dtype, const std::string& path,
-                  const std::function<void(double)>& progress) {
+                  const TokenizerWriter& write_tokenizer, const std::function<void(double)>& progress) {
   if (checkpoint.folder() == nullptr) {
     return error(ErrorCode::kUnsupported, "a GGUF file is not written again as another: give a folder of safetensors");
   }
@@ -139,7 +138,7 @@ Status write_gguf(const Checkpoint& checkpoint, std::string_view name, DType dty
 
   GgufHeader header;
   const std::vector<std::byte> numbers = write_numbers(architecture, h.in_gguf(), header);
-  HEADWATER_RETURN_IF_ERROR(write_header(*checkpoint.folder(), blueprint, name, dtype, header));
+  HEADWATER_RETURN_IF_ERROR(write_header(*checkpoint.folder(), blueprint, name, dtype, write_tokenizer, header));
   std::vector<uint64_t> offsets;
   for (const Slot& slot : to) {
     const DType type = written_type(slot, dtype);

@@ -50,9 +50,14 @@ Result<Bpe> Bpe::create(const TokenizerSpec& spec, const Vocabulary& vocabulary)
   return bpe;
 }
 
-void Bpe::add_join(TokenId left, TokenId right, MergeTable::Merge merge) {
-  merges_.insert(left, right, merge);
-  if (!joins_.empty()) joins_[border(vocabulary_->content(left).back(), vocabulary_->content(right).front())] = true;
+TokenId Bpe::part(std::string_view content) const {
+  const TokenId id = vocabulary_->find(content);
+  return id == kNoToken && content.size() == 1 ? byte_tokens_[static_cast<uint8_t>(content[0])] : id;
+}
+
+void Bpe::add_join(std::string_view left, std::string_view right, MergeTable::Merge merge) {
+  merges_.insert(part(left), part(right), merge);
+  if (!joins_.empty()) joins_[border(left.back(), right.front())] = true;
 }
 
 Status Bpe::add_merges(const TokenizerSpec& spec) {
@@ -67,11 +72,11 @@ Status Bpe::add_merges(const TokenizerSpec& spec) {
     const std::string left = content(spec.merges[rank].first);
     const std::string right = content(spec.merges[rank].second);
     const std::string joined = left + right;
-    const TokenId left_id = vocabulary_->find(left);
-    const TokenId right_id = vocabulary_->find(right);
+    const TokenId left_id = part(left);
+    const TokenId right_id = part(right);
     const TokenId joined_id = vocabulary_->find(joined);
     if (left_id != kNoToken && right_id != kNoToken && joined_id != kNoToken) {
-      add_join(left_id, right_id, {rank, joined_id});
+      add_join(left, right, {rank, joined_id});
       continue;
     }
     const std::string& missing = left_id == kNoToken ? left : right_id == kNoToken ? right : joined;
@@ -83,7 +88,7 @@ Status Bpe::add_merges(const TokenizerSpec& spec) {
   return {};
 }
 
-// A token with a character that is no token cannot be reached; SentencePiece makes every character of its pieces a piece.
+// A token with a character that is neither a token nor a byte cannot be reached; SentencePiece makes every character of its pieces a piece.
 Status Bpe::add_all_joins(const TokenizerSpec& spec) {
   std::vector<double> scores;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -96,16 +101,16 @@ Status Bpe::add_all_joins(const TokenizerSpec& spec) {
   }
   std::sort(scores.begin(), scores.end(), std::greater<>());
   struct Join {
-    TokenId left, right, joined;
+    std::string_view left, right;
+    TokenId joined;
   };
   std::vector<Join> joins;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     const std::string_view content = vocabulary_->content(static_cast<TokenId>(id));
     for (size_t cut = 1; cut < content.size(); ++cut) {
       if (is_continuation(content[cut])) continue;
-      const TokenId left = vocabulary_->find(content.substr(0, cut));
-      const TokenId right = left == kNoToken ? kNoToken : vocabulary_->find(content.substr(cut));
-      if (right != kNoToken) joins.push_back({left, right, static_cast<TokenId>(id)});
+      const std::string_view left = content.substr(0, cut), right = content.substr(cut);
+      if (part(left) != kNoToken && part(right) != kNoToken) joins.push_back({left, right, static_cast<TokenId>(id)});
     }
   }
   merges_ = MergeTable(joins.size());

@@ -72,7 +72,9 @@ class Bpe {
   static size_t border(char before, char after) {
     return static_cast<size_t>(static_cast<uint8_t>(before)) << 8 | static_cast<uint8_t>(after);
   }
-  void add_join(TokenId left, TokenId right, MergeTable::Merge merge);
+  // Of what is joined; a byte's token stands for its character where that is no token itself.
+  TokenId part(std::string_view content) const;
+  void add_join(std::string_view left, std::string_view right, MergeTable::Merge merge);
   void encode_by_merges(std::string_view word, TokenId whole, Scratch& scratch, std::vector<TokenId>& out) const;
   void fill(std::string_view word, std::vector<TokenId>& ids) const;
   void merge_few(std::vector<TokenId>& ids) const;

@@ -67,6 +67,11 @@ struct TemplateSegment {
 // The segments as a tokenizer takes them; views into `segments`.
 std::vector<TextPart> text_parts(std::span<const TemplateSegment> segments);
 
+// The template of that name in the texts of a model's folder, "" where there is none: chat_template.jinja, which is
+// "default", or else "chat_template" of tokenizer_config.json, a text or a list of {name, template}.
+std::string_view template_named(std::string_view name, std::string_view chat_template_jinja,
+                                const json::Value& tokenizer_config);
+
 class ChatTemplate {
  public:
   // bos and eos: the spellings bound to bos_token and eos_token. trim_blocks and lstrip_blocks are on, as in
@@ -76,9 +81,8 @@ class ChatTemplate {
   // The model's own: of a GGUF file tokenizer.chat_template, and tokenizer.chat_template.tool_use where there is one, which
   // then serves conversations with tools; of a folder as from_texts() says. kNotFound when it has none.
   static Result<ChatTemplate> create(const model::Checkpoint& checkpoint, const Tokenizer& tokenizer);
-  // From the texts of a model's folder, "" where there is no such file: chat_template.jinja, else "chat_template" of
-  // tokenizer_config.json (a text, or a list of {name, template} with "default" and "tool_use"); bos_token and eos_token
-  // are the latter's. kNotFound when neither has a template.
+  // From the texts of a model's folder, "" where there is no such file: template_named() "default" and "tool_use";
+  // bos_token and eos_token are tokenizer_config.json's. kNotFound when neither has a template.
   static Result<ChatTemplate> from_texts(std::string_view chat_template_jinja, std::string_view tokenizer_config_json);
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;

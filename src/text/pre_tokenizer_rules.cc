@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 namespace headwater::text {
 namespace {
 
 // Expressions as the models' own tokenizers publish them. Which name stands for which: src/llama-vocab.cpp of llama.cpp
 // (MIT), commit 00ad355e009e83abf98f96a6ded7193b95763681, which reads the same files.
-constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kDigit = R"(\p{N})";
 constexpr std::string_view kUpToThreeDigits = R"(\p{N}{1,3})";
 constexpr std::string_view kLlama3 =
@@ -88,10 +88,10 @@ struct Row {
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
       {{"gpt-2", "default", "phi-2", "gigachat", "a.x-4.0", "mellum", "exaone4", "jais", "trillion", "granite-docling"},
-       {kGpt2}},
-      {{"mpt", "olmo"}, {kGpt2}, kComposes},
-      {{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigit, kGpt2}},
-      {{"command-r"}, {kDigit, kGpt2}, kComposes},
+       {kGpt2Words}},
+      {{"mpt", "olmo"}, {kGpt2Words}, kComposes},
+      {{"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigit, kGpt2Words}},
+      {{"command-r"}, {kDigit, kGpt2Words}, kComposes},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
        {kLlama3},
        kIgnoresMerges | kAddsBos},
@@ -116,10 +116,23 @@ const std::vector<Row>& rows() {
       {{"deepseek-llm"}, {kLineBreak, kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kAsianDeepSeek, kDigit}},
       {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"}, {kUpToThreeDigits, kAsianDeepSeek3, kDeepSeek3}},
       {{"spark2_5"}, {kDigit, kAsianDeepSeek3, kSpark}},
-      {{"falcon"}, {kPunctuation, kGpt2, kBytesBecomeSymbols, R"(\p{N}+)", kThreeDigits}},
+      {{"falcon"}, {kPunctuation, kGpt2Words, kBytesBecomeSymbols, R"(\p{N}+)", kThreeDigits}},
       {{"gemma4"}, {kLinesAndBreaks}, kAddsBos},
   };
   return kRows;
+}
+
+PreTokenizerRule rule_of(const Row& row) {
+  PreTokenizerRule rule{
+      {}, (row.traits & kIgnoresMerges) != 0, (row.traits & kAddsBos) != 0, (row.traits & kComposes) != 0};
+  for (const std::string_view expression : row.expressions) {
+    if (expression == kBytesBecomeSymbols) {
+      rule.steps.push_back({.kind = PreTokenizerStep::Kind::kByteLevel});
+    } else {
+      rule.steps.push_back({.kind = PreTokenizerStep::Kind::kSplit, .pattern = {std::string(expression), true}});
+    }
+  }
+  return rule;
 }
 
 }  // namespace
@@ -127,21 +140,31 @@ const std::vector<Row>& rows() {
 Result<PreTokenizerRule> pre_tokenizer_rule(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Row& row : rows()) {
+    if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) return rule_of(row);
     names.insert(names.end(), row.names.begin(), row.names.end());
-    if (std::find(row.names.begin(), row.names.end(), name) == row.names.end()) continue;
-    PreTokenizerRule rule{
-        {}, (row.traits & kIgnoresMerges) != 0, (row.traits & kAddsBos) != 0, (row.traits & kComposes) != 0};
-    for (const std::string_view expression : row.expressions) {
-      if (expression == kBytesBecomeSymbols) {
-        rule.steps.push_back({.kind = PreTokenizerStep::Kind::kByteLevel});
-      } else {
-        rule.steps.push_back({.kind = PreTokenizerStep::Kind::kSplit, .pattern = {std::string(expression), true}});
-      }
-    }
-    return rule;
   }
   return error(ErrorCode::kUnsupported, "the pre-tokeniser \"{}\" (tokenizer.ggml.pre) is not known; known are {}",
                name, fmt::join(names, ", "));
+}
+
+Result<std::string_view> pre_tokenizer_name(const TokenizerSpec& spec) {
+  std::span<const PreTokenizerStep> steps = spec.pre_tokenizer;
+  if (!steps.empty() && steps.back().kind == PreTokenizerStep::Kind::kByteLevel) steps = steps.first(steps.size() - 1);
+  const bool is_composed = spec.normalizer.size() == 1 && spec.normalizer[0].kind == NormalizerStep::Kind::kNfc;
+  std::vector<std::string_view> names;
+  for (const Row& row : rows()) {
+    if (row.names[0] == "gemma4") continue;  // whose words are not of bytes
+    const PreTokenizerRule rule = rule_of(row);
+    if (std::ranges::equal(steps, rule.steps) && rule.ignores_merges == spec.ignores_merges &&
+        rule.is_composed == is_composed && spec.normalizer.size() == size_t{is_composed}) {
+      return row.names[0];
+    }
+    names.push_back(row.names[0]);
+  }
+  return error(ErrorCode::kUnsupported,
+               "tokenizer.json: no pre-tokeniser that GGUF has a name for cuts as its \"pre_tokenizer\" with its "
+               "\"normalizer\" and \"ignore_merges\" does; known are {}",
+               fmt::join(names, ", "));
 }
 
 }  // namespace headwater::text

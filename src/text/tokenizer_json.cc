@@ -38,6 +38,7 @@ Status read_vocabulary(const TokenizerDocument& document, size_t added, Tokenize
     return error(ErrorCode::kUnsupported, "tokenizer.json has {} tokens; at most {} are read", count, kVocabularyMax);
   }
   resize(count, spec);
+  size_t ids = document.numbers_are_scores ? count : 0;
   for (size_t i = 0; i < count; ++i) {
     const double number = document.numbers[i];
     if (document.numbers_are_scores) {
@@ -50,9 +51,12 @@ Status read_vocabulary(const TokenizerDocument& document, size_t added, Tokenize
                    count, number, ids_max);
     }
     const auto id = static_cast<size_t>(number);
+    ids = std::max(ids, id + 1);
     if (id >= spec.tokens.size()) resize(id + 1, spec);
+    if (spec.has_byte_fallback && byte_of_token(spec.tokens[id])) continue;  // may have a second name, its character
     spec.tokens[id] = document.of(document.spellings[i]);
   }
+  resize(ids, spec);
   return {};
 }
 
@@ -206,14 +210,6 @@ Status read_parts(const JsonFields& fields, const TokenizerDocument& document, T
   return {};
 }
 
-// A token as tokenizer_config.json names it: "<s>" or {"content": "<s>"}.
-TokenId named_token(const json::value* value, const TokenizerSpec& spec) {
-  if (value && value->is_object()) value = value->get_object().if_contains("content");
-  if (!value || !value->is_string()) return kNoToken;
-  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), std::string_view(value->get_string()));
-  return found == spec.tokens.end() ? kNoToken : static_cast<TokenId>(found - spec.tokens.begin());
-}
-
 Result<json::value> parse_object(std::string_view text, std::string_view what) {
   json::error_code failure;
   json::value value = text.empty() ? json::value(json::object()) : json::parse({text.data(), text.size()}, failure);
@@ -225,6 +221,13 @@ Result<json::value> parse_object(std::string_view text, std::string_view what) {
 }
 
 }  // namespace
+
+TokenId named_token(const json::value* value, const TokenizerSpec& spec) {
+  if (value && value->is_object()) value = value->get_object().if_contains("content");
+  if (!value || !value->is_string() || value->get_string().empty()) return kNoToken;
+  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), std::string_view(value->get_string()));
+  return found == spec.tokens.end() ? kNoToken : static_cast<TokenId>(found - spec.tokens.begin());
+}
 
 Result<TokenizerSpec> read_tokenizer_json(std::string_view text) {
   HEADWATER_ASSIGN_OR_RETURN(TokenizerDocument parsed, parse_tokenizer_document(text));

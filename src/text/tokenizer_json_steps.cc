@@ -4,6 +4,7 @@
 #include <array>
 
 #include "text/byte_alphabet.h"
+#include "text/pre_tokenizer_rules.h"
 #include "text/utf8.h"
 
 namespace headwater::text {
@@ -11,7 +12,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr char kGpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr char kPunctuation[] = R"([\p{P}$+<=>^`|~])";
 constexpr char kWords[] =
     R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}]+|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}\s]+)";
@@ -102,7 +102,7 @@ Status read_byte_level(const json::value& value, TokenizerSpec& spec) {
   if (spec.is_byte_level) return refuse(fields.what(), "a second time");
   spec.is_byte_level = true;
   if (adds_prefix) spec.pre_tokenizer.push_back({.kind = PreTokenizerStep::Kind::kPrefixSpace});
-  if (uses_regex) add_split(kGpt2, SplitBehavior::kIsolated, false, spec);
+  if (uses_regex) add_split(std::string(kGpt2Words), SplitBehavior::kIsolated, false, spec);
   spec.pre_tokenizer.push_back({.kind = PreTokenizerStep::Kind::kByteLevel});
   return {};
 }

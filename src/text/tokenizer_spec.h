@@ -24,6 +24,7 @@ enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserD
 struct Pattern {
   std::string text;
   bool is_expression = false;
+  bool operator==(const Pattern&) const = default;
 };
 
 struct NormalizerStep {
@@ -64,6 +65,7 @@ struct PreTokenizerStep {
   Prepend prepend = Prepend::kNever;  // kMetaspace
   bool splits = true;                 // kMetaspace: a word begins at each U+2581
   std::string mark = "\u2581";        // kMetaspace
+  bool operator==(const PreTokenizerStep&) const = default;
 };
 
 // A token that is found in the text before any word is cut.

@@ -12,6 +12,7 @@
 #include "golden/json_lines.h"
 #include "model/write_gguf.h"
 #include "support/gguf_writer.h"
+#include "text/write_tokenizer.h"
 
 namespace headwater::testing {
 namespace {
@@ -101,7 +102,7 @@ struct Scratch {
 };
 
 constexpr const char* kTokenizer = R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
-  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}})";
+  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}})";
 
 }  // namespace
 
@@ -178,7 +179,7 @@ Result<model::Checkpoint> FamilyCase::quantized(DType dtype) const {
   write_folder(scratch.path, Projections::kF32);
   std::ofstream(scratch.path + "/tokenizer.json") << kTokenizer;
   HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::open(scratch.path));
-  HEADWATER_RETURN_IF_ERROR(model::write_gguf(checkpoint, name_, dtype, file, {}));
+  HEADWATER_RETURN_IF_ERROR(model::write_gguf(checkpoint, name_, dtype, file, text::write_tokenizer, {}));
   return model::Checkpoint::open(file);
 }
 

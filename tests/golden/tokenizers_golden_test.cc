@@ -8,9 +8,9 @@
 #include "golden/json_lines.h"
 #include "golden/tokenizer_texts.h"
 #include "model/gguf.h"
-#include "model/gguf_tokenizer.h"
 #include "support/streamed.h"
 #include "text/text.h"
+#include "text/write_tokenizer.h"
 
 namespace headwater::text {
 namespace {
@@ -135,7 +135,7 @@ TEST_P(QuantizedTokenizer, GivesTheIdsOfItsFolder) {
   const auto folder = Tokenizer::create(json, "", "");
   ASSERT_TRUE(folder.is_ok()) << folder.status().message();
   model::GgufHeader header;
-  const Status status = model::write_tokenizer({json, "", ""}, folder->vocabulary_size(), header);
+  const Status status = write_tokenizer({json, "", ""}, folder->vocabulary_size(), header);
   ASSERT_TRUE(status) << status.message();
   const std::vector<std::byte> image = header.bytes();
   const auto file = model::GgufFile::parse(image);
