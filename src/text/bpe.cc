@@ -38,6 +38,9 @@ Bpe::Bpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
     const auto byte = byte_of_token(spec.tokens[id]);
     if (spec.types[id] == TokenType::kByte && byte) byte_tokens_[*byte] = static_cast<TokenId>(id);
   }
+  for (unsigned byte = 0; spec.has_byte_fallback && byte < 128; ++byte) {  // a character of its own needs none
+    if (byte_tokens_[byte] == kNoToken) byte_tokens_[byte] = first_ids_[byte];
+  }
   has_byte_tokens_ = std::find(byte_tokens_.begin(), byte_tokens_.end(), kNoToken) == byte_tokens_.end();
 }
 

@@ -288,6 +288,16 @@ TEST(Tokenizer, GivesManyThreadsTheSameIds) {
   EXPECT_EQ(differing, std::vector<int>(4, 0));
 }
 
+TEST(Tokenizer, ACharacterThatIsATokenNeedsNoTokenOfItsByte) {
+  TestSentencePiece vocabulary(ModelKind::kScores);
+  const size_t tab = 3 + '\t';
+  ASSERT_EQ(vocabulary.spec().tokens[tab], "<0x09>");
+  vocabulary.spec().tokens[tab] = "\t";
+  vocabulary.spec().types[tab] = TokenType::kNormal;
+  const std::vector<TokenId> ids = vocabulary.tokenizer().encode("\tö", SpecialTokens::kParse);
+  EXPECT_EQ(std::vector<TokenId>(ids.end() - 3, ids.end()), (std::vector<TokenId>{3 + '\t', 3 + 0xC3, 3 + 0xB6}));
+}
+
 TEST(Tokenizer, OfBytesHasATokenForEachByte) {
   const Tokenizer tokenizer = Tokenizer::of_bytes();
   EXPECT_EQ(tokenizer.vocabulary_size(), 256u);
