@@ -79,12 +79,14 @@ struct StepBenchResult {
   ops::Peaks peaks;
   bool texts_equal = true;     // of all arms and repetitions
   bool promises_equal = true;  // the back end
+  bool is_replayed = false;    // steps of decoding, on a device
 };
 
 Status create_arms(const StepBenchOptions& options, Runtime& runtime, const bench::TimedBackend& timer,
                    StepBenchResult& result) {
   const model::ModelShape& shape = runtime.model->shape();
   result.promises_equal = runtime.backend->info().invariant;
+  result.is_replayed = runtime.backend->info().records;
   result.peaks = runtime.backend->measure_peaks(shape.q_heads / shape.kv_heads);
   std::vector<std::string> names = options.arms;
   if (names.empty()) names.push_back(options.engine.shared_prefix);
@@ -139,10 +141,15 @@ void print_tables(const StepBenchOptions& options, const StepBenchResult& result
                          attention::to_string(outcome.path),
                          flat ? fmt::format(" ({})", attention::to_string(outcome.reason())) : "", outcome.groups,
                          outcome.members, outcome.shared_pages);
-    bench::print_profile(arm.decode_profile(), table);
-    if (options.prefill) {
-      table << '\n';
-      bench::print_profile(arm.prefill_profile(), table);
+    if (result.is_replayed) {  // no operation is seen alone
+      table << fmt::format("a step of decoding {:.3f} ms, all chats, {} steps\n", arm.decode_profile().ms(),
+                           arm.decode_profile().steps());
+    } else {
+      bench::print_profile(arm.decode_profile(), table);
+      if (options.prefill) {
+        table << '\n';
+        bench::print_profile(arm.prefill_profile(), table);
+      }
     }
     const std::vector<double>& rates = arm.decode_tokens_per_s();
     table << fmt::format("\ndecode {:.1f} tokens/s [{:.1f}, {:.1f}]; prefill {} tokens at {:.1f} tokens/s\n",
@@ -185,6 +192,7 @@ json::object arm_line(const StepBenchOptions& options, const StepArm& arm) {
 void write_lines(const StepBenchOptions& options, const Runtime& runtime, const StepBenchResult& result,
                  std::ostream& out) {
   for (const StepArm& arm : result.arms) {
+    if (result.is_replayed) continue;
     bench::write_profile(arm.decode_profile(), arm.name(), out);
     if (options.prefill) bench::write_profile(arm.prefill_profile(), arm.name(), out);
   }
@@ -229,7 +237,7 @@ Status bench_step(const StepBenchOptions& options) {
   StepBenchResult result;
   HEADWATER_RETURN_IF_ERROR(create_arms(options, runtime, *timed.timer, result));
   print_settings(runtime, result.arms.front().engine());
-  print_peaks(result.peaks);
+  if (!result.is_replayed) print_peaks(result.peaks);
   HEADWATER_RETURN_IF_ERROR(run_scenario(options, runtime, result));
   if (output.table != nullptr) print_tables(options, result, *output.table);
   if (output.json != nullptr) write_lines(options, runtime, result, *output.json);

@@ -9,6 +9,13 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model
                                                ops::Backend& backend, const Clock* clock) {
   const model::ModelShape& model = decoder.shape();
   HEADWATER_ASSIGN_OR_RETURN(Sizing sizing, size_engine(config, model, backend.info(), backend.pool_memory()));
+  // Activations and scratch come first: what they take is not the pool's.
+  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend.create_step_block(sizing.limits));
+  HEADWATER_RETURN_IF_ERROR(decoder.prepare(sizing.limits, sizing.kv));
+  HEADWATER_ASSIGN_OR_RETURN(const Sizing rest, size_engine(config, model, backend.info(), backend.pool_memory()));
+  sizing.kv = rest.kv;
+  sizing.config.kv_bytes = rest.config.kv_bytes;
+  sizing.sequence_tokens_max = std::min(sizing.sequence_tokens_max, rest.sequence_tokens_max);
   std::random_device random;
   const auto word = [&random] { return uint64_t{random()} << 32 | random(); };
   HEADWATER_ASSIGN_OR_RETURN(kv::PagedCache cache,
@@ -29,8 +36,6 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model
     planners.push_back(std::move(planner));
   }
   sizing.config.attention = planners[model.widest_plan()].settings();
-  HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend.create_step_block(sizing.limits));
-  HEADWATER_RETURN_IF_ERROR(decoder.prepare(sizing.limits, sizing.kv));
   HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<ops::KvPool> pool, backend.create_kv_pool(sizing.kv));
   CoreEngine::Parts parts{sizing, std::move(cache), std::move(planners), std::move(block), std::move(pool)};
   return std::unique_ptr<Engine>(std::make_unique<CoreEngine>(std::move(parts), decoder, backend, clock));

@@ -40,10 +40,13 @@ Status CoreEngine::plan_attention() {
 Status CoreEngine::run_device() {
   HEADWATER_ASSIGN_OR_RETURN(const ops::DeviceBatch batch, backend_.begin_step(block_));
   if (!copies_from_.empty()) backend_.copy_pages(*pool_, copies_from_, copies_to_);
-  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix logits, decoder_.forward(batch, *pool_));
+  const Result<ops::Matrix> forwarded = decoder_.forward(batch, *pool_);
   sampled_ = {};
-  if (sample_rows_.empty()) return backend_.finish();  // prompt chunks only
-  backend_.sample({.logits = logits, .rows = sample_rows_});
+  if (!forwarded || sample_rows_.empty()) {  // it failed, or prompt chunks only
+    const Status finished = backend_.finish();
+    return forwarded ? finished : forwarded.status();
+  }
+  backend_.sample({.logits = *forwarded, .rows = sample_rows_});
   HEADWATER_ASSIGN_OR_RETURN(sampled_, backend_.collect());
   check(sampled_.size() == batch_sampled_.size(), "the back end sampled another number of rows than asked");
   return {};

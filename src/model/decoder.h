@@ -50,7 +50,8 @@ class Decoder {
   // Sizes activations and the back end's scratch for steps up to these limits. Before the first forward().
   virtual Status prepare(const ops::StepLimits& limits, const ops::KvShape& kv) = 0;
   // Appends the batch's keys and values to the pool and returns the logits of batch.logits_tokens: [L, vocabulary], device
-  // memory, valid until the next forward(). Enqueues on the back end's stream; allocates nothing.
+  // memory, valid until the next forward(). Enqueues on the back end's stream; allocates nothing, but
+  // where a back end records steps, for the first of a size.
   virtual Result<ops::Matrix> forward(const ops::DeviceBatch& batch, ops::KvPool& pool) = 0;
 };
 

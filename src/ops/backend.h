@@ -1,7 +1,8 @@
 // The Backend interface: the device work of a step, as the decoder composes it.
 //
 // Drawn for a device from the start. Operations are enqueued in order on one stream; only begin_step(), collect() and
-// finish() may wait. Nothing allocates between begin_step() and collect(). Pointers inside Matrix, DeviceBatch and the
+// finish() wait. Nothing allocates between begin_step() and collect(). The first step of a size is the exception: it may
+// choose between ways to compute, which waits, and sample() takes room for more listed tokens than ever before. Pointers inside Matrix, DeviceBatch and the
 // parameter structs are device pointers (host pointers on the reference and cpu back ends).
 // One thread drives a Backend at a time; the back end spreads the work over its own threads.
 //
@@ -53,7 +54,8 @@ struct WeightView {
 // kUnsupported for what no weight is stored in: the elements of 8-bit KV pages.
 Status check_weight_type(DType dtype);
 
-// A weight as the back end wants it (repacked, uploaded, or just the view). Same quantisation, same values.
+// A weight as the back end wants it (repacked, uploaded, or just the view). Host back ends keep its values; the cuda back end
+// rounds what it has no coding for to BF16.
 class Weight {
  public:
   Weight(uint64_t rows, uint64_t columns, DType dtype) : rows_(rows), columns_(columns), dtype_(dtype) {}
@@ -90,7 +92,8 @@ struct AddNormParams {
 };
 
 // out = x * transpose(weight) (+ bias). Several weights may read the same x: it is quantised once for all of them.
-// One summation order along the columns for every number of rows: the bits of a row do not depend on its neighbours.
+// With BackendInfo::invariant one summation order along the columns for every number of rows: the bits of a row do not depend on
+// its neighbours.
 struct Product {
   const Weight* weight;         // [n, k]
   Matrix out;                   // [T, n]
@@ -220,6 +223,7 @@ struct BackendInfo {
   std::vector<std::string> targets = {};  // that the device can run, the simplest first
   uint32_t costs_version = 0;             // of the kernels and of the cost names; 0: the back end measures no costs
   uint32_t cut = 256;                     // PlanSettings::cut that suits it
+  bool copies_weights = false;            // prepared weights do not read their views any more
   bool records = false;                   // record() saves the host the work of enqueueing a step
 };
 
@@ -264,7 +268,8 @@ class Stopwatch {
 class Recording {
  public:
   virtual ~Recording() = default;
-  virtual void replay() = 0;
+  virtual bool
+  replay() = 0;  // false, and nothing is enqueued: scratch has moved since (reserve_*(), prepare()); record again
 };
 
 class Backend {

@@ -1,5 +1,7 @@
 #include "ops/step_block.h"
 
+#include <bit>
+
 #include <algorithm>
 #include <utility>
 
@@ -144,6 +146,12 @@ DeviceBatch StepBlock::batch_at(const std::byte* base) const {
     plan.token_empty = view(own.token_empty, offsets.token_empty);
   }
   return batch;
+}
+
+uint32_t recorded_rows(uint32_t rows) {
+  if (rows <= 16) return std::bit_ceil(rows);
+  const uint32_t step = rows <= 64 ? 8 : rows <= 128 ? 16 : 32;
+  return (rows + step - 1) / step * step;
 }
 
 DeviceBatch DeviceBatch::padded(uint32_t rows) const {

@@ -60,6 +60,9 @@ struct DeviceBatch {
   DeviceBatch padded(uint32_t rows) const;
 };
 
+// Rows that a step of decoding of so many is recorded with: few sizes, and not many rows too many.
+uint32_t recorded_rows(uint32_t rows);
+
 // The device's copy of a step block, freed with it.
 class DeviceCopy {
  public:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 namespace headwater::ops {
@@ -233,6 +234,17 @@ TEST(StepBlockDeath, AStepBeyondTheLimitsIsABug) {
   EXPECT_DEATH(block->layout(4, 16, 5, 5), "larger than its limits");
   block->layout(1, 1, 1, 1);
   EXPECT_DEATH(block->set_plan(SmallPlan().view(), 1), "beyond StepLimits::plans");
+}
+
+TEST(StepBlock, RecordedRowsAreFewSizesAndAtLeastAsMany) {
+  std::set<uint32_t> sizes;
+  for (uint32_t rows = 1; rows <= 256; ++rows) {
+    EXPECT_GE(recorded_rows(rows), rows);
+    EXPECT_LE(recorded_rows(rows), rows <= 16 ? 2 * rows : rows + 31);
+    EXPECT_EQ(recorded_rows(recorded_rows(rows)), recorded_rows(rows));
+    sizes.insert(recorded_rows(rows));
+  }
+  EXPECT_EQ(sizes.size(), 19u);
 }
 
 TEST(StepBlock, APaddedBatchHasMoreRowsInTheSamePlaces) {

@@ -69,7 +69,7 @@ void EngineService::run() {
     look_around();
     auto worked = engine_.step();
     announce();
-    if (!worked) observe::logger().error("step: {}", worked.status().message());
+    note(worked);
     if (!worked || *worked) {
       worked_since_audit = true;
       continue;
@@ -77,6 +77,19 @@ void EngineService::run() {
     if (engine_.wait_for_work(kIdleWaitNs) || stopping_.load(std::memory_order_relaxed)) continue;
     if (worked_since_audit) audit_when_idle();
     worked_since_audit = false;
+  }
+}
+
+void EngineService::note(const Result<bool>& worked) {
+  if (worked) {
+    if (*worked) steps_failed_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  const uint32_t failed = steps_failed_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (failed <= kStepsFailedMax) observe::logger().error("step: {}", worked.status().message());
+  if (failed == kStepsFailedMax) {
+    observe::logger().critical("{} steps in a row have failed: /health says so from now on; restart the server",
+                               failed);
   }
 }
 

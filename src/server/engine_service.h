@@ -42,15 +42,19 @@ class EngineService {
   void on_engine_thread(std::function<void(const engine::Engine&)> look);
 
   const engine::Engine& engine() const { return engine_; }
+  // Several steps in a row have failed, as they do once a device has stopped working: requests get 500 from then on.
+  bool is_broken() const { return steps_failed_.load(std::memory_order_relaxed) >= kStepsFailedMax; }
 
  private:
+  static constexpr uint32_t kStepsFailedMax = 3;
   struct Waiter {
     std::function<void()> wake;  // empty: abandoned
     uint32_t choices_left = 0;
   };
 
-  void run();          // the engine thread
-  void look_around();  // the engine thread
+  void run();                             // the engine thread
+  void note(const Result<bool>& worked);  // the engine thread: of a step
+  void look_around();                     // the engine thread
   void audit_when_idle();
   void announce();  // the engine thread: posts dispatch() unless one is under way
   void dispatch();
@@ -62,6 +66,7 @@ class EngineService {
 
   std::atomic<bool> announced_{false};
   std::atomic<bool> stopping_{false};
+  std::atomic<uint32_t> steps_failed_{0};  // since one that worked
   std::mutex looks_mutex_;
   std::deque<std::function<void(const engine::Engine&)>> looks_;  // guarded by looks_mutex_
   std::thread thread_;

@@ -191,12 +191,19 @@ awaitable<unsigned> Application::model(http::Exchange& exchange, const std::stri
 awaitable<unsigned> Application::health(http::Exchange& exchange, const std::string&) {
   std::optional<http::Response> response = not_ready();
   if (response) co_return co_await respond(exchange, std::move(*response));
+  if (serving_ && serving_->service.is_broken()) {
+    openai::ApiError broken{.status = 503,
+                            .message = "The last steps of the engine failed. See the server's log and restart it.",
+                            .type = "unavailable_error",
+                            .code = "broken"};
+    co_return co_await respond_error(exchange, std::move(broken));
+  }
   co_return co_await respond_json(exchange, R"({"status":"ok"})");
 }
 
-// Whether the process lives: draining is no reason to kill it.
+// Whether the process lives and can work: draining is no reason to kill it.
 awaitable<unsigned> Application::ping(http::Exchange& exchange, const std::string& id) {
-  if (readiness_ == Readiness::kLoading) return health(exchange, id);
+  if (readiness_ == Readiness::kLoading || (serving_ && serving_->service.is_broken())) return health(exchange, id);
   return respond_json(exchange, R"({"status":"ok"})");
 }
 

@@ -36,5 +36,25 @@ TEST_F(RealModelOnCuda, TwoHundredRandomSchedulesGiveTheSameBits) {
   EXPECT_GT(preemptions, 0u);
 }
 
+// Steps of every size come and go: what the first round recorded, chose and allocated serves the later ones.
+TEST_F(RealModelOnCuda, ABatchThatGrowsAndShrinksTakesNoMoreMemoryOfTheDevice) {
+  if (loaded_ == nullptr) GTEST_SKIP() << "no CUDA device";
+  engine::EngineConfig config;
+  config.context_max = 768;
+  config.sequences_max = 16;
+  config.kv_bytes = kv_bytes_of(*loaded_, 400);
+  const Result<RealEngine> real = create_real_engine(*loaded_, config);
+  ASSERT_TRUE(real) << real.status().message();
+  uint64_t free_after_first = 0;
+  for (uint32_t round = 0; round < 4; ++round) {
+    for (const size_t count : {size_t{1}, size_t{15}, size_t{4}, size_t{9}}) {
+      ASSERT_TRUE(answer_all(*real->engine, std::span(requests_).first(count)));
+    }
+    const uint64_t free = loaded_->backend->pool_memory().free;
+    if (round == 0) free_after_first = free;
+    EXPECT_EQ(free, free_after_first) << "round " << round;
+  }
+}
+
 }  // namespace
 }  // namespace headwater::testing

@@ -136,6 +136,22 @@ TEST_F(ServerThreads, StoppingCutsAnswersThatWait) {
   for (const auto& client : clients) EXPECT_TRUE(client->closed());
 }
 
+TEST_F(ServerThreads, HealthSaysWhenSeveralStepsInARowHaveFailedAndWhenOneWorksAgain) {
+  decoder_.fail_next(3);
+  server_->serve(model_.served(kContext), *engine_);
+  while (ask(looking("/health")).status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ask(looking("/ping")).status, 200);
+    EXPECT_EQ(ask(keyed("/v1/completions", body(i) + "}")).status, 500);
+  }
+  const Reply health = ask(looking("/health"));
+  EXPECT_EQ(health.status, 503);
+  EXPECT_NE(health.body.find("broken"), std::string::npos) << health.body;
+  EXPECT_EQ(ask(looking("/ping")).status, 503);
+  EXPECT_EQ(ask(keyed("/v1/completions", body(3) + "}")).status, 200);
+  EXPECT_EQ(ask(looking("/health")).status, 200);
+}
+
 TEST_F(ServerThreads, StoppingClosesWhoIsNotAcceptedYet) {
   const auto server = Server::open({.port = 0, .version = "test"}).value();
   Client waiting(server->port());

@@ -51,6 +51,7 @@ class CudaBackend final : public ops::Backend {
     return CudaKvPool::create(shape, traits_.is_hopper);
   }
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override {
+    ++scratch_moves_;
     return products_.prepare(view, stream_);
   }
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override {
@@ -67,6 +68,7 @@ class CudaBackend final : public ops::Backend {
                          uint32_t vocabulary) override;
 
   Status reserve_experts(const ops::ExpertsShape& shape) override {
+    ++scratch_moves_;
     HEADWATER_RETURN_IF_ERROR(stream_.wait());
     return experts_.reserve(shape);
   }
@@ -112,9 +114,11 @@ class CudaBackend final : public ops::Backend {
   Products products_;
   Experts experts_;
   Sampler sampler_;
+  Arena vectors_;
   std::vector<DeviceBuffer> matrices_;
   ops::Matrix attended_;  // room for outputs of attention that its kernels do not write as they are wanted
   Status failure_;
+  uint64_t scratch_moves_ = 0;  // RecordedWork
   DeviceBuffer read_memory_;
   std::map<std::pair<uint64_t, uint32_t>, double> read_floors_;
 };
@@ -122,16 +126,25 @@ class CudaBackend final : public ops::Backend {
 // Replays on the stream of its back end, which it does not outlive.
 class RecordedWork final : public ops::Recording {
  public:
-  RecordedWork(Graph graph, const Stream& stream, Status& failure)
-      : graph_(std::move(graph)), stream_(stream), failure_(failure) {}
-  void replay() override {
+  // scratch_moves: of the back end; what was recorded counts while it stays as it is.
+  RecordedWork(Graph graph, const Stream& stream, const uint64_t& scratch_moves, Status& failure)
+      : graph_(std::move(graph)),
+        stream_(stream),
+        scratch_moves_(scratch_moves),
+        recorded_at_(scratch_moves),
+        failure_(failure) {}
+  bool replay() override {
+    if (scratch_moves_ != recorded_at_) return false;
     Status launched = graph_.launch(stream_);
     if (failure_ && !launched) failure_ = std::move(launched);
+    return true;
   }
 
  private:
   Graph graph_;
   const Stream& stream_;
+  const uint64_t& scratch_moves_;
+  const uint64_t recorded_at_;
   Status& failure_;
 };
 
@@ -149,9 +162,11 @@ Result<ops::Matrix> CudaBackend::allocate(uint32_t rows, uint32_t columns, DType
 }
 
 Result<const float*> CudaBackend::place(std::span<const float> values) {
-  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix placed, allocate(1, static_cast<uint32_t>(values.size())));
-  HEADWATER_RETURN_IF_ERROR(upload(placed, values));
-  return placed.data;
+  HEADWATER_ASSIGN_OR_RETURN(std::byte * placed, vectors_.take(values.size_bytes()));
+  HEADWATER_RETURN_IF_ERROR(checked(
+      cudaMemcpyAsync(placed, values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream_.get()), "upload"));
+  HEADWATER_RETURN_IF_ERROR(stream_.wait());
+  return reinterpret_cast<const float*>(placed);
 }
 
 Result<ops::StepBlock> CudaBackend::create_step_block(const ops::StepLimits& limits) {
@@ -162,7 +177,7 @@ Result<ops::StepBlock> CudaBackend::create_step_block(const ops::StepLimits& lim
 }
 
 Status CudaBackend::upload(const ops::Matrix& to, std::span<const float> from) {
-  check(from.size() == uint64_t{to.rows} * to.columns, "upload: one value an element");
+  check(from.size() == uint64_t{to.rows} * to.columns && to.dtype == DType::kF32, "upload: one float an element");
   const size_t row_bytes = to.columns * sizeof(float);
   HEADWATER_RETURN_IF_ERROR(checked(cudaMemcpy2DAsync(to.data, to.stride * sizeof(float), from.data(), row_bytes,
                                                       row_bytes, to.rows, cudaMemcpyHostToDevice, stream_.get()),
@@ -171,7 +186,7 @@ Status CudaBackend::upload(const ops::Matrix& to, std::span<const float> from) {
 }
 
 Status CudaBackend::download(std::span<float> to, const ops::Matrix& from) {
-  check(to.size() == uint64_t{from.rows} * from.columns, "download: one value an element");
+  check(to.size() == uint64_t{from.rows} * from.columns && from.dtype == DType::kF32, "download: one float an element");
   const size_t row_bytes = from.columns * sizeof(float);
   HEADWATER_RETURN_IF_ERROR(checked(cudaMemcpy2DAsync(to.data(), row_bytes, from.data, from.stride * sizeof(float),
                                                       row_bytes, from.rows, cudaMemcpyDeviceToHost, stream_.get()),
@@ -181,6 +196,7 @@ Status CudaBackend::download(std::span<float> to, const ops::Matrix& from) {
 
 Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                                     uint32_t vocabulary) {
+  ++scratch_moves_;
   HEADWATER_RETURN_IF_ERROR(stream_.wait());
   HEADWATER_RETURN_IF_ERROR(products_.reserve(limits.tokens_max));
   const uint32_t columns = q_heads * shape.v_head_dim;
@@ -194,8 +210,9 @@ Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::Kv
 
 Result<std::unique_ptr<ops::Recording>> CudaBackend::record(const std::function<void()>& work) {
   HEADWATER_ASSIGN_OR_RETURN(Graph graph, Graph::record(stream_, work));
-  HEADWATER_RETURN_IF_ERROR(failure_);
-  return std::unique_ptr<ops::Recording>(std::make_unique<RecordedWork>(std::move(graph), stream_, failure_));
+  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));
+  return std::unique_ptr<ops::Recording>(
+      std::make_unique<RecordedWork>(std::move(graph), stream_, scratch_moves_, failure_));
 }
 
 void CudaBackend::embed(const ops::EmbedParams& p) {
@@ -309,7 +326,10 @@ void CudaBackend::attend(const ops::AttentionParams& params) {
 }
 
 Result<std::span<const ops::Sampled>> CudaBackend::collect() {
-  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));
+  if (!failure_) {
+    static_cast<void>(stream_.wait());  // the step's block is written again
+    return std::exchange(failure_, {});
+  }
   return sampler_.collect();
 }
 
@@ -325,7 +345,7 @@ uint64_t CudaBackend::take_kv_bytes_read() {
 
 Result<std::unique_ptr<ops::Stopwatch>> CudaBackend::create_stopwatch(std::function<void()> work, bool cold) {
   HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<ops::Stopwatch> watch, GraphStopwatch::create(stream_, work, cold));
-  HEADWATER_RETURN_IF_ERROR(failure_);
+  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));
   return watch;
 }
 
@@ -359,6 +379,7 @@ Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
                         .invariant = config.invariant,
                         .device = traits.name};
   info.records = true;
+  info.copies_weights = true;
   if (!config.invariant) info.cut = attention::kNoCut;
   return std::unique_ptr<ops::Backend>(std::make_unique<CudaBackend>(std::move(info), traits, config.memory_share,
                                                                      std::move(stream), std::move(products)));

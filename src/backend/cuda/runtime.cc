@@ -4,6 +4,7 @@ namespace headwater::backend::cuda {
 
 Status checked(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return {};
+  cudaGetLastError();
   const ErrorCode code = result == cudaErrorMemoryAllocation ? ErrorCode::kExhausted : ErrorCode::kInternal;
   return error(code, "{}: {} ({})", what, cudaGetErrorString(result), cudaGetErrorName(result));
 }
@@ -22,7 +23,7 @@ Result<DeviceTraits> device_traits() {
 
 DeviceMemory device_memory() {
   size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+  if (!checked(cudaMemGetInfo(&free, &total), "the device's memory")) return {};
   return {free, total};
 }
 
@@ -30,7 +31,8 @@ Result<DeviceBuffer> DeviceBuffer::create(size_t bytes) {
   DeviceBuffer buffer;
   if (bytes == 0) return buffer;
   void* data = nullptr;
-  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+  const cudaError_t taken = cudaMalloc(&data, bytes);
+  if (taken == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const DeviceMemory memory = device_memory();
     return error(ErrorCode::kExhausted,
@@ -38,12 +40,20 @@ Result<DeviceBuffer> DeviceBuffer::create(size_t bytes) {
                  "--max-num-batched-tokens, or take a smaller model",
                  bytes, memory.free, memory.total);
   }
+  HEADWATER_RETURN_IF_ERROR(checked(taken, "device memory"));
   buffer.data_ = static_cast<std::byte*>(data);
   buffer.bytes_ = bytes;
   // Work on other streams does not wait for the default one's.
   HEADWATER_RETURN_IF_ERROR(checked(cudaMemset(data, 0, bytes), "clearing device memory"));
   HEADWATER_RETURN_IF_ERROR(checked(cudaStreamSynchronize(cudaStreamLegacy), "clearing device memory"));
   return buffer;
+}
+
+Status DeviceBuffer::grow(size_t bytes) {
+  if (bytes_ >= bytes) return {};
+  *this = DeviceBuffer();  // first: both may not fit
+  HEADWATER_ASSIGN_OR_RETURN(*this, create(bytes));
+  return {};
 }
 
 DeviceBuffer::~DeviceBuffer() {

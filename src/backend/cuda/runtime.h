@@ -10,7 +10,8 @@
 
 namespace headwater::backend::cuda {
 
-// kExhausted for memory, kInternal else; the message names what failed and CUDA's reason.
+// kExhausted for memory, kInternal else; the message names what failed and CUDA's reason. A failure is reported once: CUDA's
+// own memory of it is cleared.
 Status checked(cudaError_t result, const char* what);
 
 struct DeviceTraits {
@@ -30,6 +31,7 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   static Result<DeviceBuffer> create(size_t bytes);
+  Status grow(size_t bytes);  // to at least so many; what it held is lost
   DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     swap(other);

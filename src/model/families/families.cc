@@ -93,6 +93,7 @@ Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Bac
   const auto prepare = [&backend](const ops::WeightView& view) { return backend.prepare(view); };
   HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, slots, prepare, weights.converted, progress));
   HEADWATER_RETURN_IF_ERROR(place_vectors(weights, backend));
+  if (backend.info().copies_weights) weights.converted.clear();
   checkpoint.drop_resident();
   return create_transformer(std::move(weights), backend);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
 
 namespace headwater::model {
@@ -13,13 +12,6 @@ using ops::Product;
 
 constexpr size_t kProductsMax = 3;  // of one matmul: q, k, v
 
-// Rows of a recorded step of decoding: few sizes, and not many rows too many.
-uint32_t bucket_of(uint32_t rows) {
-  if (rows <= 16) return std::bit_ceil(rows);
-  const uint32_t step = rows <= 64 ? 8 : rows <= 128 ? 16 : 32;
-  return (rows + step - 1) / step * step;
-}
-
 class TransformerDecoder final : public Decoder {
  public:
   TransformerDecoder(const Weights& weights, ops::Backend& backend)
@@ -29,6 +21,7 @@ class TransformerDecoder final : public Decoder {
 
   Status prepare(const ops::StepLimits& limits, const ops::KvShape& kv) override {
     const ModelShape& s = plan_.shape;
+    recordings_.clear();
     HEADWATER_RETURN_IF_ERROR(backend_.reserve_scratch(limits, kv, s.q_heads, s.vocabulary));
     const uint32_t q = s.q_heads * s.head_dim, k = s.kv_heads * s.head_dim;
     const uint32_t tokens = limits.tokens_max, logits = limits.logits_max;
@@ -47,7 +40,6 @@ class TransformerDecoder final : public Decoder {
     HEADWATER_ASSIGN_OR_RETURN(last_residual_, backend_.allocate(logits, s.embedding));
     HEADWATER_ASSIGN_OR_RETURN(last_delta_, backend_.allocate(logits, s.embedding));
     HEADWATER_ASSIGN_OR_RETURN(logits_, backend_.allocate(logits, s.vocabulary));
-    recordings_.clear();
     ropes_.clear();
     const uint64_t context = uint64_t{limits.pages_per_sequence_max} * limits.page_size;
     for (const RopeTable& rope : plan_.ropes) {
@@ -59,21 +51,28 @@ class TransformerDecoder final : public Decoder {
   Result<Matrix> forward(const ops::DeviceBatch& batch, ops::KvPool& pool) override {
     check(batch.tokens <= residual_.rows, "the batch is larger than prepare() allowed");
     const auto logits = static_cast<uint32_t>(batch.logits_tokens.size());
-    const uint32_t bucket = bucket_of(batch.tokens);
-    const bool decodes = batch.tokens == logits && bucket <= std::min(residual_.rows, logits_.rows);
+    const bool decodes = batch.tokens == logits && logits > 0;
+    const uint32_t rows = std::min({ops::recorded_rows(batch.tokens), residual_.rows, logits_.rows});
     if (!backend_.info().records || !decodes) {
       enqueue(batch, pool);
-    } else if (const auto known = recordings_.find(bucket); known != recordings_.end()) {
-      known->second->replay();
-    } else {
-      const ops::DeviceBatch padded = batch.padded(bucket);
+    } else if (!replay(rows, batch, pool)) {
+      const ops::DeviceBatch padded = batch.padded(rows);
       enqueue(padded, pool);
-      HEADWATER_ASSIGN_OR_RETURN(recordings_[bucket], backend_.record([&] { enqueue(padded, pool); }));
+      // Without a recording the next step of this size does it all again.
+      if (auto made = backend_.record([&] { enqueue(padded, pool); })) recordings_[rows] = std::move(made).value();
     }
     return logits_.first_rows(logits);
   }
 
  private:
+  // A recording counts for the pool and the step block that it was made with.
+  bool replay(uint32_t rows, const ops::DeviceBatch& batch, const ops::KvPool& pool) {
+    const std::pair<const void*, const void*> made_for{&pool, batch.token_ids.data()};
+    if (std::exchange(recorded_for_, made_for) != made_for) recordings_.clear();
+    const auto known = recordings_.find(rows);
+    return known != recordings_.end() && known->second->replay();
+  }
+
   void enqueue(const ops::DeviceBatch& batch, ops::KvPool& pool) {
     const Matrix residual = residual_.first_rows(batch.tokens);
     backend_.embed({batch.token_ids, weights_.embedding.get(), residual, plan_.embedding_scale});
@@ -174,8 +173,9 @@ class TransformerDecoder final : public Decoder {
   const Weights& weights_;
   const Blueprint& plan_;
   ops::Backend& backend_;
-  std::vector<ops::Rope> ropes_;  // of Blueprint::ropes, for the context that prepare() was told
-  Pending pending_;               // of a forward pass
+  std::vector<ops::Rope> ropes_;                      // of Blueprint::ropes, for the context that prepare() was told
+  Pending pending_;                                   // of a forward pass
+  std::pair<const void*, const void*> recorded_for_;  // pool, step block
   std::map<uint32_t, std::unique_ptr<ops::Recording>> recordings_;  // of steps of decoding, by bucket
   Matrix residual_, delta_, normed_;                                // [tokens, d]
   Matrix qkv_;                                                      // [tokens, (q_heads + 2 kv_heads) * head_dim]

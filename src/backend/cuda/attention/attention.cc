@@ -9,22 +9,15 @@ namespace {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-Status grow(DeviceBuffer& buffer, uint64_t bytes) {
-  if (buffer.size() >= bytes) return {};
-  buffer = {};  // first: both may not fit
-  HEADWATER_ASSIGN_OR_RETURN(buffer, DeviceBuffer::create(bytes));
-  return {};
-}
-
 }  // namespace
 
 Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint32_t head_dim) {
   const uint64_t rows = uint64_t{limits.plan_limits().partials_max()} * q_heads;
-  HEADWATER_RETURN_IF_ERROR(grow(partials_, rows * partial_floats(head_dim) * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(grow(arrived_, uint64_t{limits.tokens_max} * q_heads * sizeof(uint32_t)));
-  HEADWATER_RETURN_IF_ERROR(grow(queue_, 2 * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(partials_.grow(rows * partial_floats(head_dim) * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(arrived_.grow(uint64_t{limits.tokens_max} * q_heads * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(queue_.grow(2 * sizeof(uint32_t)));
 #ifndef NDEBUG
-  HEADWATER_RETURN_IF_ERROR(grow(kv_bytes_read_, sizeof(unsigned long long)));
+  HEADWATER_RETURN_IF_ERROR(kv_bytes_read_.grow(sizeof(unsigned long long)));
 #endif
   return {};
 }

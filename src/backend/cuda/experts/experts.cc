@@ -27,18 +27,13 @@ Status Experts::reserve(const ops::ExpertsShape& shape) {
   const uint64_t hidden = std::max<uint64_t>(hidden_, whole_blocks(shape.hidden));
   const uint64_t columns = std::max<uint64_t>(columns_, shape.columns);
   if (slots == slots_ && hidden == hidden_ && columns == columns_) return {};
-  const auto take = [](DeviceBuffer& buffer, uint64_t bytes) -> Status {
-    buffer = {};
-    HEADWATER_ASSIGN_OR_RETURN(buffer, DeviceBuffer::create(bytes));
-    return {};
-  };
-  HEADWATER_RETURN_IF_ERROR(take(choices_, slots * sizeof(uint32_t)));
-  HEADWATER_RETURN_IF_ERROR(take(weights_, slots * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(take(order_, slots * sizeof(uint32_t)));
-  HEADWATER_RETURN_IF_ERROR(take(begins_, (kExpertsMax + 1) * sizeof(uint32_t)));
-  HEADWATER_RETURN_IF_ERROR(take(gate_, slots * hidden * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(take(up_, slots * hidden * sizeof(float)));
-  HEADWATER_RETURN_IF_ERROR(take(down_, slots * columns * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(choices_.grow(slots * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(weights_.grow(slots * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(order_.grow(slots * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(begins_.grow((kExpertsMax + 1) * sizeof(uint32_t)));
+  HEADWATER_RETURN_IF_ERROR(gate_.grow(slots * hidden * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(up_.grow(slots * hidden * sizeof(float)));
+  HEADWATER_RETURN_IF_ERROR(down_.grow(slots * columns * sizeof(float)));
   slots_ = slots, hidden_ = hidden, columns_ = columns;
   return {};
 }
@@ -49,7 +44,6 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
   const CudaWeight &first = cuda(p.experts[0].gate), &first_down = cuda(p.experts[0].down);
   const auto hidden = static_cast<uint32_t>(first.rows());
   const uint32_t hidden_padded = first_down.columns_padded;
-  check(first.is_short == first_down.is_short, "experts are F32 or none of their weights is");
   check(slots <= slots_ && hidden_padded <= hidden_ && p.out.columns <= columns_, "experts beyond what was reserved");
 
   auto *choices = choices_.as<uint32_t>(), *order = order_.as<uint32_t>(), *begins = begins_.as<uint32_t>();
@@ -84,12 +78,18 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
                   .begins = begins};
   for (uint32_t e = 0; e < experts; ++e) {
     const ops::Expert& expert = p.experts[e];
+    const Coding codings[] = {cuda(expert.gate).coding, cuda(expert.up).coding, cuda(expert.down).coding};
+    if (codings[0] != first.coding || codings[1] != first.coding || codings[2] != first_down.coding ||
+        first.is_short != first_down.is_short) {
+      return error(
+          ErrorCode::kUnsupported,
+          "experts of one layer in several types (expert {}: {}, {} and {}); the CUDA back end takes one for gate "
+          "and up and one for down: use --backend cpu",
+          e, to_string(expert.gate->dtype()), to_string(expert.up->dtype()), to_string(expert.down->dtype()));
+    }
     in.weights[0][e] = few_weight(cuda(expert.gate), expert.gate_bias);
     in.weights[1][e] = few_weight(cuda(expert.up), expert.up_bias);
     out.weights[0][e] = few_weight(cuda(expert.down), expert.down_bias);
-    check(cuda(expert.gate).coding == first.coding && cuda(expert.up).coding == first.coding &&
-              cuda(expert.down).coding == first_down.coding,
-          "experts of one layer have one type");
   }
   HEADWATER_RETURN_IF_ERROR(checked(launch_grouped(first.coding, in, stream), "products of experts"));
   const GateMulCall gate_mul{gate, up, gate, {slots, hidden_padded}, hidden, p.activation};

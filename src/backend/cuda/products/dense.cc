@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cuda/products/timing.h"
+#include "ops/step_block.h"
 
 namespace headwater::backend::cuda {
 namespace {
@@ -69,12 +70,10 @@ Status prefer(cublasLtMatmulPreference_t preference, const DenseCall& call, bool
     return checked(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), kWhat);
   };
   HEADWATER_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes}));
-  const uint64_t bytes_in = call.is_short ? 2 : 4, bytes_out = call.out.is_short ? 2 : 4;
-  // Weights are aligned as they come; of the others the row that is aligned worst counts.
-  HEADWATER_RETURN_IF_ERROR(
-      set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(call.weight, uint64_t{call.k} * bytes_in)));
-  HEADWATER_RETURN_IF_ERROR(
-      set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(call.x, call.x_stride * bytes_in)));
+  const uint64_t bytes_out = call.out.is_short ? 2 : 4;
+  // What every weight and operand has.
+  HEADWATER_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t{16}));
+  HEADWATER_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t{16}));
   const uint32_t of_out = alignment_of(call.out.data, call.out.stride * bytes_out);
   HEADWATER_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_out));
   HEADWATER_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_out));
@@ -122,12 +121,16 @@ Result<cublasLtMatmulAlgo_t> DenseProducts::algorithm(const DenseCall& call, cud
     return error(ErrorCode::kUnsupported, "cuBLASLt has no product of [{}, {}] with {} rows", call.n, call.k, tokens);
   }
   int best = 0;
-  if (!is_invariant_ && tokens <= kTunedTokens && !is_recording(stream)) {
+  if (!is_invariant_ && tokens <= kTunedTokens && ops::recorded_rows(tokens) == tokens && !is_recording(stream)) {
     float best_ms = std::numeric_limits<float>::infinity();
     for (int i = 0; i < count; ++i) {
       const cublasLtMatmulAlgo_t& way = found[static_cast<size_t>(i)].algo;
       const Result<float> ms = shortest_ms([&] { return run(call, way, stream); }, workspace_, stream);
       if (ms && *ms < best_ms) best = i, best_ms = *ms;
+    }
+    if (best_ms == std::numeric_limits<float>::infinity()) {
+      return error(ErrorCode::kInternal, "no way of cuBLASLt computes a product of [{}, {}] with {} rows", call.n,
+                   call.k, tokens);
     }
   }
   return known_[key] = found[static_cast<size_t>(best)].algo;

@@ -32,8 +32,8 @@ class DenseProducts {
   DenseProducts& operator=(DenseProducts&&) = delete;
   ~DenseProducts();
 
-  // Enqueues. The first call of a size asks cuBLASLt for its ways and keeps one: the fastest, for numbers of rows that come again
-  // and again (up to kTunedTokens, which waits for the stream; not while it is recorded), else its first choice.
+  // Enqueues. The first call of a size asks cuBLASLt for its ways and keeps one: the fastest, for the numbers of rows that
+  // steps are recorded with (ops::recorded_rows(), up to kTunedTokens), which waits for the stream; else its first choice.
   Status run(const DenseCall& call, cudaStream_t stream);
   const DeviceBuffer& workspace() const { return workspace_; }  // free between products of one stream
 

@@ -1,7 +1,7 @@
 // A tile of a weight times a few rows, by one block of threads. Roofline: docs/kernels/products-cuda.md. The weight's bytes at the
 // rate of memory; all else has to fit beside that.
 //
-// A block has one tile of 16 rows of the weight; its warps take every kWarps-th block of 32 columns and their sums are added in
+// A block has one tile of 16 rows of the weight; its warps take every eighth pair of blocks of 32 columns and their sums are added in
 // the end, in their order: the bits of a token's outputs depend on the token and the weight alone.
 //
 //   m16n8k16 products: A = the tile, 16 rows x 16 columns; B = x, 16 columns x 8 tokens.

@@ -53,14 +53,9 @@ Status Products::reserve(uint32_t tokens) {
 }
 
 Status Products::grow() {
-  const auto take = [](DeviceBuffer& buffer, uint64_t bytes) -> Status {
-    if (buffer.size() >= bytes) return {};
-    buffer = {};
-    HEADWATER_ASSIGN_OR_RETURN(buffer, DeviceBuffer::create(bytes));
-    return {};
-  };
-  HEADWATER_RETURN_IF_ERROR(take(x_, uint64_t{tokens_max_} * columns_max_ * sizeof(float)));
-  return take(out_, uint64_t{tokens_max_} * rows_max_f32_ * sizeof(float));
+  const uint64_t operands = uint64_t{tokens_max_} * columns_max_;
+  HEADWATER_RETURN_IF_ERROR(x_.grow(operands * (has_f32_ ? sizeof(float) : sizeof(uint16_t))));
+  return out_.grow(has_short_ && has_f32_ ? uint64_t{tokens_max_} * rows_max_f32_ * sizeof(float) : 0);
 }
 
 Result<ops::Matrix> Products::operand(const ops::Matrix& x, uint32_t columns_padded, bool is_short,

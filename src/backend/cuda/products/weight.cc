@@ -7,7 +7,7 @@
 namespace headwater::backend::cuda {
 namespace {
 
-constexpr uint64_t kPieceMin = uint64_t{64} << 20, kPieceMax = uint64_t{1} << 30, kAlignment = 256;
+constexpr uint64_t kPieceMin = uint64_t{64} << 20, kPieceMax = uint64_t{4} << 30, kAlignment = 256;
 constexpr uint64_t kStagingBytes = uint64_t{64} << 20;
 
 uint64_t padded(uint64_t count, uint64_t to) {
@@ -71,14 +71,15 @@ Status decode_on_host(const ops::WeightView& view, const CudaWeight& weight, con
 
 Result<std::byte*> Arena::take(uint64_t bytes) {
   bytes = padded(bytes, kAlignment);
-  if (pieces_.empty() || used_ + bytes > pieces_.back().size()) {
-    const uint64_t larger = pieces_.empty() ? kPieceMin : std::min<uint64_t>(2 * pieces_.back().size(), kPieceMax);
-    HEADWATER_ASSIGN_OR_RETURN(DeviceBuffer piece, DeviceBuffer::create(std::max(bytes, larger)));
-    pieces_.push_back(std::move(piece));
-    used_ = 0;
+  auto piece = std::ranges::find_if(pieces_, [&](const Piece& one) { return one.used + bytes <= one.memory.size(); });
+  if (piece == pieces_.end()) {
+    const uint64_t usual =
+        pieces_.empty() ? kPieceMin : std::min<uint64_t>(2 * pieces_.back().memory.size(), kPieceMax);
+    HEADWATER_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::create(std::max(bytes, usual)));
+    piece = pieces_.insert(pieces_.end(), Piece{std::move(memory), 0});
   }
-  std::byte* begin = pieces_.back().data() + used_;
-  used_ += bytes;
+  std::byte* begin = piece->memory.data() + piece->used;
+  piece->used += bytes;
   return begin;
 }
 

@@ -27,14 +27,17 @@ class CudaWeight final : public ops::Weight {
 };
 
 // Device memory for what stays until the end, handed out from few large pieces, one behind the other: weights that are prepared in
-// a row lie in a row, so that products that read the same x can be one.
+// a row mostly lie in a row, so that products that read the same x can be one.
 class Arena {
  public:
   Result<std::byte*> take(uint64_t bytes);  // zeroed, aligned to 256 bytes
 
  private:
-  std::vector<DeviceBuffer> pieces_;
-  uint64_t used_ = 0;  // of the last piece
+  struct Piece {
+    DeviceBuffer memory;
+    uint64_t used;
+  };
+  std::vector<Piece> pieces_;
 };
 
 struct WeightMemory {
