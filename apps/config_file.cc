@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/foreign_flags.h"
 
@@ -44,6 +45,9 @@ Status apply(CLI::App& command, const std::string& path, const YAML::Node& key, 
 }  // namespace
 
 Status apply_config_file(CLI::App& command, const std::string& path) {
+  if (std::error_code none; std::filesystem::is_directory(path, none)) {
+    return error(ErrorCode::kInvalidArgument, "--config {}: a folder; give a YAML file", path);
+  }
   try {
     const YAML::Node root = YAML::LoadFile(path);
     if (root.IsNull()) return {};

@@ -32,7 +32,7 @@ constexpr ForeignFlag kFlags[] = {
      "all sequences share one paged cache; see --shared-prefix"},
     {"--enable-prefix-caching --no-enable-prefix-caching",
      "the prefix cache is always on; requests keep apart by cache_salt"},
-    {"--gpu-memory-utilization --swap-space", "use --kv-cache-memory, in bytes such as 2G"},
+    {"--swap-space", "use --kv-cache-memory, in bytes such as 2G"},
     {"--dtype --quantization", "weights are used as the file stores them"},
     {"--tensor-parallel-size -tp --pipeline-parallel-size", "one device serves the model; run one server for each"},
     {"--trust-remote-code", "code from model files is never run"},

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 
@@ -49,6 +50,14 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
   return prompts;
 }
 
+Status check_finished(std::span<const Answer> answers) {
+  const auto failed =
+      std::ranges::count(answers, engine::FinishReason::kFailed, [](const Answer& answer) { return answer.finish; });
+  if (failed == 0) return {};
+  return error(ErrorCode::kInternal, "{} of {} answers failed: the log says why (--log-level warn)", failed,
+               answers.size());
+}
+
 Status generate(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompts_file.empty()) {
     return error(ErrorCode::kInvalidArgument, "give either a prompt or --prompts-file; see headwater generate --help");
@@ -69,14 +78,13 @@ Status generate(const GenerateOptions& options) {
                              run_to_end(*runtime.tokenizer, *handle.engine, prompts, on_text));
   if (output.json != nullptr) {
     for (const Answer& answer : answers) *output.json << answer_line(answer) << '\n';
-    return output.close(options.json);
-  }
-  if (stream) {
+    HEADWATER_RETURN_IF_ERROR(output.close(options.json));
+  } else if (stream) {
     std::cout << '\n';
-    return {};
+  } else {
+    for (const Answer& answer : answers) fmt::print("--- {} ({})\n{}\n", answer.id, answer.choice, answer.text);
   }
-  for (const Answer& answer : answers) fmt::print("--- {} ({})\n{}\n", answer.id, answer.choice, answer.text);
-  return {};
+  return check_finished(answers);
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
       ->envname("HEADWATER_LOAD_FORMAT")
       ->check(CLI::IsMember({"auto", "dummy"}))
       ->capture_default_str();
-  app.add_option("--dtype", options.dtype, "of dummy weights: bf16, q8_0, q4_0 or q4_1")
-      ->envname("HEADWATER_DTYPE")
+  app.add_option("--dummy-dtype", options.dummy_dtype, "of dummy weights: bf16, q8_0, q4_0 or q4_1")
+      ->envname("HEADWATER_DUMMY_DTYPE")
       ->capture_default_str();
   app.add_option("--backend", options.backend, "auto, cuda, cpu or reference")
       ->envname("HEADWATER_BACKEND")
@@ -41,10 +41,10 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
       ->capture_default_str();
   app.add_flag("--sharing-invariant", options.invariant, "cuda: the same bits whatever is shared or batched; slower")
       ->envname("HEADWATER_SHARING_INVARIANT");
-  app.add_option("--gpu-memory-utilization", options.gpu_memory_utilization, "cuda: share of its memory to use")
+  app.add_option("--gpu-memory-utilization", options.gpu_memory_utilization,
+                 "cuda: share of its memory to use (default: 0.9)")
       ->envname("HEADWATER_GPU_MEMORY_UTILIZATION")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
+      ->check(CLI::Range(0.01, 1.0));
   add_costs_option(app, options.costs);
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->envname("HEADWATER_LOG_LEVEL")
@@ -52,7 +52,9 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
 }
 
 ops::BackendConfig backend_config(const RuntimeOptions& options) {
-  return {.threads = options.threads, .invariant = options.invariant, .memory_share = options.gpu_memory_utilization};
+  ops::BackendConfig config{.threads = options.threads, .invariant = options.invariant};
+  config.memory_share = options.gpu_memory_utilization.value_or(config.memory_share);
+  return config;
 }
 
 void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <optional>
 #include <string>
 
 #include "core/core.h"
@@ -14,12 +15,12 @@ namespace headwater::apps {
 struct RuntimeOptions {
   std::string model;                 // "": the default model
   std::string load_format = "auto";  // or dummy: random weights of the model's config.json
-  std::string dtype = "bf16";        // of random weights
+  std::string dummy_dtype = "bf16";  // of random weights
   std::string backend = "auto";
-  uint32_t threads = 0;        // 0: the cores this process may use
-  std::string costs = "auto";  // auto, none or a file of `headwater tune`
-  bool invariant = false;      // ops::BackendConfig
-  double gpu_memory_utilization = 0.9;
+  uint32_t threads = 0;                          // 0: the cores this process may use
+  std::string costs = "auto";                    // auto, none or a file of `headwater tune`
+  bool invariant = false;                        // ops::BackendConfig
+  std::optional<double> gpu_memory_utilization;  // none: what ops::BackendConfig has
   std::string log_level = "warn";
 };
 

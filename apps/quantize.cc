@@ -19,12 +19,29 @@ struct QuantizeOptions {
   std::string type = "q8_0";
 };
 
+// Not over what is read.
+Status check_output(const QuantizeOptions& options) {
+  const std::filesystem::path file = options.file;
+  std::error_code none;
+  const std::filesystem::path beside = file.has_parent_path() ? file.parent_path() : ".";
+  if (!file.has_filename()) {
+    return error(ErrorCode::kInvalidArgument, "'{}' is no name of a file; give one, such as model.gguf", options.file);
+  }
+  if (file.extension() != ".gguf" && std::filesystem::exists(file, none) &&
+      std::filesystem::equivalent(beside, options.folder, none)) {
+    return error(ErrorCode::kInvalidArgument, "'{}' is a file of the folder that is read; write elsewhere",
+                 options.file);
+  }
+  return {};
+}
+
 Status quantize(const QuantizeOptions& options) {
   std::string name = options.type;
   std::ranges::transform(name, name.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
   const std::optional<DType> dtype = dtype_named(name);
   check(dtype.has_value(), "the option takes names of types alone");
+  HEADWATER_RETURN_IF_ERROR(check_output(options));
   HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint folder, model::Checkpoint::open(options.folder));
   const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
   const bool is_terminal = isatty(STDERR_FILENO) != 0;

@@ -31,7 +31,7 @@ std::string types_without_kernel(const Runtime& runtime) {
 
 Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const std::string& path) {
   if (options.load_format != "dummy") return model::Checkpoint::open(path);
-  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dtype));
+  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dummy_dtype));
   return model::open_with_random_weights(path, dtype);
 }
 
@@ -48,6 +48,13 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   runtime.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
   HEADWATER_ASSIGN_OR_RETURN(runtime.backend,
                              backend::create_backend(options.backend, backend_config(options), &runtime.passed_over));
+  if (options.gpu_memory_utilization && !runtime.backend->info().records) {
+    return error(
+        ErrorCode::kInvalidArgument,
+        "--gpu-memory-utilization is for GPUs, and the {} back end runs; for its pages use --kv-cache-memory, in "
+        "bytes such as 2G",
+        runtime.backend->info().name);
+  }
   runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
   auto tokenizer = text::Tokenizer::create(*runtime.checkpoint);

@@ -31,7 +31,7 @@ def cells(model):
 
 
 def dummy(dtype):
-    return ["-m", CONFIG, "--load-format", "dummy", "--dtype", dtype]
+    return ["-m", CONFIG, "--load-format", "dummy", "--dummy-dtype", dtype]
 
 
 def run(binary, flags):

@@ -1,6 +1,7 @@
 #include "model/output_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +14,12 @@
 namespace headwater::model {
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
+  struct stat there = {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return error(ErrorCode::kInvalidArgument, "'{}' is no regular file and is not replaced; write elsewhere", path);
+  }
   OutputFile out(path, -1);
-  out.file_ = ::open(out.partial().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  out.file_ = ::open(out.partial().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (out.file_ < 0) return error(ErrorCode::kNotFound, "cannot write '{}': {}", out.partial(), std::strerror(errno));
   return out;
 }

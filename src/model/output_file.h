@@ -1,6 +1,8 @@
 // A file that is there whole or not at all: written beside its name, renamed at the end.
 #pragma once
 
+#include <unistd.h>
+
 #include <span>
 #include <string>
 
@@ -10,7 +12,7 @@ namespace headwater::model {
 
 class OutputFile {
  public:
-  // kNotFound: the folder is not there or may not be written.
+  // kNotFound: the folder is not there or may not be written; kInvalidArgument: the name is something else than a file.
   static Result<OutputFile> create(const std::string& path);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
@@ -25,7 +27,7 @@ class OutputFile {
 
  private:
   OutputFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
-  std::string partial() const { return path_ + ".partial"; }
+  std::string partial() const { return fmt::format("{}.{}.partial", path_, getpid()); }  // of this process alone
   Status failure(const char* doing) const;
 
   std::string path_;

@@ -75,6 +75,10 @@ class WriteGguf : public ::testing::Test {
 
   TestFolder folder_;
   SafetensorsWriter weights_;
+  bool has_partial_file() const {
+    return std::ranges::any_of(std::filesystem::directory_iterator(folder_.path()),
+                               [](const auto& entry) { return entry.path().extension() == ".partial"; });
+  }
   std::string path_ = folder_.file("out.gguf");
   std::vector<double> progress_;
 };
@@ -93,7 +97,7 @@ TEST_F(WriteGguf, QuantisesMatricesAndKeepsVectors) {
     const auto expected = headwater::testing::quantize(dtype, values_of(64, 32, 64));
     EXPECT_TRUE(std::ranges::equal(down->data, expected)) << to_string(dtype);
     EXPECT_EQ(progress_.back(), 1.0);
-    EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
+    EXPECT_FALSE(has_partial_file());
   }
 }
 
@@ -202,7 +206,7 @@ TEST_F(WriteGguf, RefusesValuesThatAreNotFinite) {
   folder_.write("config.json", std::regex_replace(kConfig + std::string("}"), std::regex("true"), "false"));
   weights_.tensor_bytes("lm_head.weight", "F32", {6, 64}, std::as_bytes(std::span(values)));
   EXPECT_THAT(write(DType::kQ8_0).message(), HasSubstr("tensor output.weight, row 0 of the folder's: value 7 is inf"));
-  EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
+  EXPECT_FALSE(has_partial_file());
 }
 
 TEST_F(WriteGguf, SaysThatTheDiskIsFullAndLeavesNothing) {
@@ -220,8 +224,19 @@ TEST_F(WriteGguf, SaysThatTheDiskIsFullAndLeavesNothing) {
   EXPECT_EQ(status.code(), ErrorCode::kExhausted) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("after 4096 bytes"));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("full.gguf")));
-  EXPECT_FALSE(std::filesystem::exists(folder_.file("full.gguf.partial")));
+  EXPECT_FALSE(has_partial_file());
   EXPECT_EQ(OutputFile::create(folder_.file("no/such/folder")).status().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(WriteGguf, AFileInTheMakingIsSeenAndNothingElseThanAFileIsReplaced) {
+  {
+    const auto out = OutputFile::create(path_);
+    ASSERT_TRUE(out);
+    EXPECT_TRUE(has_partial_file());
+  }
+  EXPECT_FALSE(has_partial_file());
+  std::filesystem::create_directory(path_);
+  EXPECT_THAT(write(DType::kQ8_0).message(), HasSubstr("is no regular file"));
 }
 
 }  // namespace

@@ -36,6 +36,11 @@ expect "inspect says what it reads" 1 "supported are GGUF files of version 3.*MX
 mkdir "$work/folder" && echo '{' > "$work/folder/config.json"
 expect "inspect a damaged folder" 1 "config.json: the JSON ends at offset 2" "$program" inspect "$work/folder"
 expect "quantize without a model" 1 "has no config.json" "$program" quantize "$work" "$work/out.gguf"
+touch "$work/weights"
+expect "quantize over what it reads" 2 "is a file of the folder that is read" "$program" quantize "$work" "$work/weights"
+expect "quantize to no name" 2 "is no name of a file" "$program" quantize "$work" ""
+expect "a folder as configuration" 2 "a folder; give a YAML file" "$program" generate --config "$work" hello
+expect "a share of a GPU on the CPU" 2 "use --kv-cache-memory" "$program" generate --backend cpu --gpu-memory-utilization 0.5 hello
 expect "quantize to an unknown type" 2 "q8_0" "$program" quantize "$work/folder" "$work/out.gguf" --type q9
 
 kv=(--kv-cache-memory 100M)
