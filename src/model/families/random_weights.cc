@@ -15,7 +15,7 @@ namespace headwater::model {
 namespace {
 
 constexpr float kDeviation = 0.02f;
-constexpr uint64_t kPatternBytes = uint64_t{16} << 20;  // about
+constexpr uint64_t kPatternBytes = uint64_t{2} << 20;  // about
 
 // `bytes` of address space that read a pattern over and over.
 class Repeated {
