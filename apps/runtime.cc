@@ -29,6 +29,14 @@ std::string types_without_kernel(const Runtime& runtime) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+Status check_without_gpu(const RuntimeOptions& options) {
+  if (!options.gpu_memory_utilization) return {};
+  return error(
+      ErrorCode::kInvalidArgument,
+      "--gpu-memory-utilization is for GPUs, and here the CPU computes; for its pages use --kv-cache-memory, in "
+      "bytes such as 2G");
+}
+
 Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const std::string& path) {
   if (options.load_format != "dummy") return model::Checkpoint::open(path);
   HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dummy_dtype));
@@ -36,6 +44,10 @@ Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const s
 }
 
 }  // namespace
+
+Status check_options(const RuntimeOptions& options) {
+  return backend::may_be_gpu(options.backend) ? Status() : check_without_gpu(options);
+}
 
 Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& wrap) {
   if (!observe::set_log_level(options.log_level.c_str())) {
@@ -48,13 +60,7 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   runtime.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
   HEADWATER_ASSIGN_OR_RETURN(runtime.backend,
                              backend::create_backend(options.backend, backend_config(options), &runtime.passed_over));
-  if (options.gpu_memory_utilization && !runtime.backend->info().records) {
-    return error(
-        ErrorCode::kInvalidArgument,
-        "--gpu-memory-utilization is for GPUs, and the {} back end runs; for its pages use --kv-cache-memory, in "
-        "bytes such as 2G",
-        runtime.backend->info().name);
-  }
+  if (!runtime.backend->info().records) HEADWATER_RETURN_IF_ERROR(check_without_gpu(options));
   runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
   auto tokenizer = text::Tokenizer::create(*runtime.checkpoint);

@@ -13,6 +13,9 @@
 
 namespace headwater::apps {
 
+// What is wrong whatever the model: kInvalidArgument.
+Status check_options(const RuntimeOptions& options);
+
 struct Runtime {
   std::string path;
   std::unique_ptr<model::Checkpoint> checkpoint;

@@ -176,6 +176,7 @@ void print_server_settings(const ServeOptions& options, const server::ServerConf
 
 Status serve(const ServeOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(engine::EngineConfig config, engine_config(options.engine));
+  HEADWATER_RETURN_IF_ERROR(check_options(options.runtime));
   config.queue_requests_max = options.queued_requests;
   config.queue_tokens_max = options.queued_tokens;
   config.outbox_emissions_max = 256;  // what a client that does not read may leave in the engine

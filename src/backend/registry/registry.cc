@@ -40,6 +40,10 @@ Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, cons
   return error(ErrorCode::kInvalidArgument, "unknown back end '{}'; use one of {}", name, fmt::join(names, ", "));
 }
 
+bool may_be_gpu(std::string_view name) {
+  return cuda::kIsBuilt && (name == "cuda" || name == "auto");
+}
+
 bool has_kernel(std::string_view name, DType dtype) {
   const auto* row = std::ranges::find(kBackends, name, &BackendRow::name);
   return row == std::end(kBackends) || row->has_kernel == nullptr || row->has_kernel(dtype);

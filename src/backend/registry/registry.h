@@ -24,6 +24,9 @@ std::span<const BackendRow> backends();
 Result<std::unique_ptr<ops::Backend>> create_backend(std::string_view name, const ops::BackendConfig& config,
                                                      std::string* passed_over = nullptr);
 
+// Whether this name may mean a GPU in this build.
+bool may_be_gpu(std::string_view name);
+
 // Whether products of this back end (its info().name) read weights of this type as they are. The others are decoded
 // before each product: the same answers, slower.
 bool has_kernel(std::string_view name, DType dtype);
