@@ -1,6 +1,7 @@
 #include "apps/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
@@ -123,9 +124,10 @@ Result<uint64_t> parse_bytes(const std::string& text) {
 }
 
 Result<DType> parse_weight_type(const std::string& text) {
-  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
-    if (lower(text) == lower(std::string(to_string(dtype)))) return dtype;
-  }
+  std::string name = text;
+  std::ranges::transform(name, name.begin(),
+                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  if (const std::optional<DType> dtype = dtype_named(name)) return *dtype;
   return error(ErrorCode::kInvalidArgument, "the weight type '{}' is unknown; use bf16, q8_0, q4_0 or q4_1", text);
 }
 

@@ -45,7 +45,7 @@ void add_engine_options(CLI::App& app, EngineOptions& options);
 
 Result<engine::EngineConfig> engine_config(const EngineOptions& options);  // checks every value; errors name the flag
 Result<uint64_t> parse_bytes(const std::string& text);                     // 1048576, 512K, 300M, 2G, 2GiB
-Result<DType> parse_weight_type(const std::string& text);                  // bf16, q8_0, q4_0, q4_1
+Result<DType> parse_weight_type(const std::string& text);                  // q8_0 as Q8_0; any type that has a name
 Result<DType> parse_kv_dtype(const std::string& text);                     // f32, f16, bf16, fp8
 Result<std::string> model_path(const RuntimeOptions& options);             // the default model is looked for in models/
 

@@ -1,11 +1,11 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/options.h"
 #include "model/model.h"
 #include "model/write_gguf.h"
 #include "text/write_tokenizer.h"
@@ -36,11 +36,7 @@ Status check_output(const QuantizeOptions& options) {
 }
 
 Status quantize(const QuantizeOptions& options) {
-  std::string name = options.type;
-  std::ranges::transform(name, name.begin(),
-                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-  const std::optional<DType> dtype = dtype_named(name);
-  check(dtype.has_value(), "the option takes names of types alone");
+  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.type));
   HEADWATER_RETURN_IF_ERROR(check_output(options));
   HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint folder, model::Checkpoint::open(options.folder));
   const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
@@ -48,7 +44,7 @@ Status quantize(const QuantizeOptions& options) {
   const auto show = [&](double part) {
     if (is_terminal) fmt::print(stderr, "\rwriting {} {:3.0f}%{}", options.file, 100 * part, part < 1 ? "" : "\n");
   };
-  HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, *dtype, options.file, text::write_tokenizer, show));
+  HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, dtype, options.file, text::write_tokenizer, show));
   HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(options.file));
   fmt::print("{}: {} tensors, {:.1f} MiB from {:.1f} MiB\n", options.file, file.tensors().size(),
              static_cast<double>(file.file_bytes()) / (1 << 20), static_cast<double>(folder.file_bytes()) / (1 << 20));

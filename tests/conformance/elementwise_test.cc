@@ -93,6 +93,24 @@ TEST_P(Elementwise, AddNormUpdatesTheResidualAndNormsIt) {
   }
 }
 
+struct NormVectors {
+  const std::vector<float>* weight;  // or null
+  const std::vector<float>* behind;  // or null
+  float epsilon, delta_scale;
+};
+
+void add_norm(BackendMemory& memory, HostMatrix& residual, const HostMatrix& delta, const NormVectors& vectors,
+              HostMatrix& out) {
+  memory.clear();
+  const auto put = [&](const std::vector<float>* vector) { return vector == nullptr ? nullptr : memory.put(*vector); };
+  const ops::Matrix residual_at = memory.put(residual), out_at = memory.put(out);
+  memory.backend().add_norm({residual_at, memory.put(delta), put(vectors.weight), vectors.epsilon, out_at,
+                             put(vectors.behind), vectors.delta_scale});
+  EXPECT_TRUE(memory.backend().finish());
+  memory.get(residual, residual_at);
+  memory.get(out, out_at);
+}
+
 // Every combination of what may be left out.
 TEST_P(Elementwise, AddNormWithANormBehindTheBlockAScaleOrNoNormAfterIt) {
   for (uint32_t i = 0; i < 4 * std::size(kColumns); ++i) {
@@ -106,17 +124,9 @@ TEST_P(Elementwise, AddNormWithANormBehindTheBlockAScaleOrNoNormAfterIt) {
     std::vector<float> weight(columns), delta_weight(columns);
     for (float& value : weight) value = random.normal();
     for (float& value : delta_weight) value = random.normal();
-    const auto run = [&](BackendMemory& memory, HostMatrix& residual_of, HostMatrix& out) {
-      memory.clear();
-      const ops::Matrix residual_at = memory.put(residual_of), out_at = memory.put(out);
-      memory.backend().add_norm({residual_at, memory.put(delta), norms_residual ? memory.put(weight) : nullptr, 1e-3f,
-                                 out_at, norms_delta ? memory.put(delta_weight) : nullptr, 0.22f});
-      EXPECT_TRUE(memory.backend().finish());
-      memory.get(residual_of, residual_at);
-      memory.get(out, out_at);
-    };
-    run(*got_, residual, got);
-    run(*expected_, residual_expected, expected);
+    const NormVectors vectors{norms_residual ? &weight : nullptr, norms_delta ? &delta_weight : nullptr, 1e-3f, 0.22f};
+    add_norm(*got_, residual, delta, vectors, got);
+    add_norm(*expected_, residual_expected, delta, vectors, expected);
     const Tolerance tolerance = tolerance_for(DType::kF32, columns);
     EXPECT_TRUE(near(residual.values(), residual_expected.values(), tolerance, i, "residual"));
     EXPECT_TRUE(near(got.values(), expected.values(), tolerance, i, "out"));
@@ -135,16 +145,9 @@ TEST_P(Elementwise, AddNormOfLongRowsThatLieSideBySide) {
     for (float& value : weight) value = 1 + 0.2f * random.normal();
     for (float& value : behind) value = 1 + 0.2f * random.normal();
     HostMatrix residual_expected = residual;
-    const auto run = [&](BackendMemory& memory, HostMatrix& residual_of, HostMatrix& out) {
-      memory.clear();
-      const ops::Matrix residual_at = memory.put(residual_of), delta_at = memory.put(delta), out_at = memory.put(out);
-      memory.backend().add_norm({residual_at, delta_at, memory.put(weight), 1e-5f, out_at, memory.put(behind), 0.5f});
-      EXPECT_TRUE(memory.backend().finish());
-      memory.get(residual_of, residual_at);
-      memory.get(out, out_at);
-    };
-    run(*got_, residual, got);
-    run(*expected_, residual_expected, expected);
+    const NormVectors vectors{&weight, &behind, 1e-5f, 0.5f};
+    add_norm(*got_, residual, delta, vectors, got);
+    add_norm(*expected_, residual_expected, delta, vectors, expected);
     const Tolerance tolerance = tolerance_for(DType::kF32, columns);
     EXPECT_TRUE(near(residual.values(), residual_expected.values(), tolerance, columns, "residual"));
     EXPECT_TRUE(near(got.values(), expected.values(), tolerance, columns, "norm"));

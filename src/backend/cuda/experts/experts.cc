@@ -12,10 +12,6 @@ const CudaWeight& cuda(const ops::Weight* weight) {
   return static_cast<const CudaWeight&>(*weight);
 }
 
-uint32_t whole_blocks(uint32_t columns) {
-  return (columns + kBlockColumns - 1) / kBlockColumns * kBlockColumns;
-}
-
 }  // namespace
 
 Status Experts::reserve(const ops::ExpertsShape& shape) {
@@ -24,7 +20,7 @@ Status Experts::reserve(const ops::ExpertsShape& shape) {
                  shape.experts, kExpertsMax);
   }
   const uint64_t slots = std::max(slots_, uint64_t{shape.tokens_max} * shape.experts_used);
-  const uint64_t hidden = std::max<uint64_t>(hidden_, whole_blocks(shape.hidden));
+  const uint64_t hidden = std::max<uint64_t>(hidden_, blocks_of(shape.hidden) * kBlockColumns);
   const uint64_t columns = std::max<uint64_t>(columns_, shape.columns);
   if (slots == slots_ && hidden == hidden_ && columns == columns_) return {};
   HEADWATER_RETURN_IF_ERROR(choices_.grow(slots * sizeof(uint32_t)));

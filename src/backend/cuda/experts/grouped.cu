@@ -67,7 +67,7 @@ __global__ void mix(Rows rows, const float* weights, uint32_t used, Rows out, ui
 }  // namespace
 
 cudaError_t launch_grouped(Coding coding, const GroupedCall& call, cudaStream_t stream) {
-  const dim3 grid((call.rows + kTileRows - 1) / kTileRows, call.experts, call.parts);
+  const dim3 grid(static_cast<uint32_t>(tiles_of(call.rows)), call.experts, call.parts);
   if (coding == Coding::kNone) {
     multiply_grouped_f32<<<grid, kFewThreads, 0, stream>>>(call);
     return cudaGetLastError();

@@ -103,7 +103,7 @@ uint32_t grid_of(uint64_t threads) {
 template <typename Block>
 void unpack(const UnpackCall& call, cudaStream_t stream) {
   expand<Block><<<grid_of(call.rows * call.columns), kThreads, 0, stream>>>(call);
-  const uint64_t tiles = (call.rows + kTileRows - 1) / kTileRows;
+  const uint64_t tiles = tiles_of(call.rows);
   const uint64_t lanes = tiles * (call.columns / kBlockColumns) * kLanes;
   pack<Block><<<grid_of(lanes), kThreads, 0, stream>>>(call, lanes);
 }

@@ -121,7 +121,7 @@ Status Products::run_few(const ops::Matrix& x, std::span<const ops::Product> pro
       const ops::Product& product = products[begin];
       const CudaWeight& weight = weight_of(product);
       const auto rows = static_cast<uint32_t>(weight.rows());
-      tiles += (rows + kTileRows - 1) / kTileRows;
+      tiles += static_cast<uint32_t>(tiles_of(rows));
       call.parts[call.parts_count++] = {few_weight(weight, product.bias), rows_of(product.out), rows, tiles};
     }
     HEADWATER_RETURN_IF_ERROR(checked(launch_few(coding, call, stream), "launch of a product"));

@@ -10,10 +10,6 @@ namespace {
 constexpr uint64_t kPieceMin = uint64_t{64} << 20, kPieceMax = uint64_t{4} << 30, kAlignment = 256;
 constexpr uint64_t kStagingBytes = uint64_t{64} << 20;
 
-uint64_t padded(uint64_t count, uint64_t to) {
-  return (count + to - 1) / to * to;
-}
-
 Coding coding_of(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -70,7 +66,7 @@ Status decode_on_host(const ops::WeightView& view, const CudaWeight& weight, con
 }  // namespace
 
 Result<std::byte*> Arena::take(uint64_t bytes) {
-  bytes = padded(bytes, kAlignment);
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   auto piece = std::ranges::find_if(pieces_, [&](const Piece& one) { return one.used + bytes <= one.memory.size(); });
   if (piece == pieces_.end()) {
     const uint64_t usual =
@@ -93,9 +89,9 @@ Result<std::unique_ptr<CudaWeight>> prepare_weight(const ops::WeightView& view, 
   }
   auto weight = std::make_unique<CudaWeight>(view.rows, view.columns, view.dtype);
   weight->is_short = view.dtype != DType::kF32;
-  weight->columns_padded = static_cast<uint32_t>(padded(view.columns, kBlockColumns));
+  weight->columns_padded = static_cast<uint32_t>(blocks_of(view.columns) * kBlockColumns);
   weight->coding = coding_of(view.dtype);
-  const uint64_t elements = padded(view.rows, kTileRows) * weight->columns_padded;
+  const uint64_t elements = tiles_of(view.rows) * kTileRows * weight->columns_padded;
   HEADWATER_ASSIGN_OR_RETURN(std::byte * dense, memory.dense.take(elements * (weight->is_short ? 2 : 4)));
   weight->dense = dense;
   if (weight->coding > Coding::kDense) {
