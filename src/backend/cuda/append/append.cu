@@ -8,6 +8,7 @@
 #include <cfloat>
 
 #include "backend/cuda/attention/elements.cuh"
+#include "backend/cuda/overlap.cuh"
 
 namespace headwater::backend::cuda {
 namespace {
@@ -147,6 +148,8 @@ __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ Appen
   __shared__ float2 angles[AppendCall::kHeadDimMax / 2];
   __shared__ float heads[kWarps][AppendCall::kHeadDimMax];
   const uint32_t warp = threadIdx.x / kLanes;
+  let_next_begin();
+  bool has_waited = false;
   for (uint32_t token = blockIdx.x; token < call.header->tokens; token += gridDim.x) {
     __syncthreads();  // the token before is done with the angles
     for (uint32_t i = threadIdx.x; i < call.dims / 2; i += kThreads) {
@@ -158,6 +161,8 @@ __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ Appen
       sincosf(reduced, &sine, &cosine);
       angles[i] = {cosine * call.rope_scale, sine * call.rope_scale};
     }
+    if (!has_waited) wait_for_kernels_ahead();
+    has_waited = true;
     float2 row_scales{};
     if (call.is_row_norm) {
       row_scales.x = row_scale(call.q + token * call.q_stride, call.q_heads * call.head_dim, call.norm_epsilon);
@@ -176,6 +181,7 @@ __global__ void __launch_bounds__(kThreads) append(const __grid_constant__ Appen
       }
     }
   }
+  if (!has_waited) wait_for_kernels_ahead();
 }
 
 }  // namespace
@@ -186,19 +192,15 @@ cudaError_t launch_append(KvElement element, const AppendCall& call, uint32_t to
   const dim3 blocks(tokens, parts);
   switch (element) {
     case KvElement::kF32:
-      append<float><<<blocks, kThreads, 0, stream>>>(call);
-      break;
+      return launch_overlapping(append<float>, blocks, kThreads, 0, stream, call);
     case KvElement::kF16:
-      append<__half><<<blocks, kThreads, 0, stream>>>(call);
-      break;
+      return launch_overlapping(append<__half>, blocks, kThreads, 0, stream, call);
     case KvElement::kBF16:
-      append<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(call);
-      break;
+      return launch_overlapping(append<__nv_bfloat16>, blocks, kThreads, 0, stream, call);
     case KvElement::kF8:
-      append<__nv_fp8_e4m3><<<blocks, kThreads, 0, stream>>>(call);
-      break;
+      return launch_overlapping(append<__nv_fp8_e4m3>, blocks, kThreads, 0, stream, call);
   }
-  return cudaGetLastError();
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace headwater::backend::cuda

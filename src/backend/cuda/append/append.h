@@ -15,7 +15,7 @@ struct AppendCall {
   const float* k;  // [tokens, kv_heads * head_dim]
   const float* v;
   uint64_t q_stride, k_stride, v_stride;  // elements
-  const uint32_t* positions;              // [tokens]
+  const uint32_t* positions;              // [tokens]; like header not written by a kernel that may still run
   const PageId* append_pages;             // [tokens]; kNoPage: not written
   const uint32_t* append_slots;
   const ops::StepHeader* header;  // tokens of the step

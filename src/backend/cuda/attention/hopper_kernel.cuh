@@ -10,6 +10,7 @@
 #include "backend/cuda/attention/hopper_finish.cuh"
 #include "backend/cuda/attention/hopper_load.cuh"
 #include "backend/cuda/attention/hopper_merge.cuh"
+#include "backend/cuda/overlap.cuh"
 
 namespace headwater::backend::cuda {
 
@@ -166,6 +167,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
   constexpr AttendPolicy kPolicy = kAttendPolicy<kHeadDim>;
   auto& shared = *reinterpret_cast<HopperShared<kPolicy>*>(memory);
   const uint32_t warpgroup = uniform(threadIdx.x / kWarpgroup), thread = threadIdx.x % kWarpgroup;
+  let_next_begin();
   if (threadIdx.x == 0) {
     ptx::prefetch_map(&call.k_map);
     ptx::prefetch_map(&call.v_map);
@@ -177,6 +179,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     ptx::fence_barrier_init();
   }
   __syncthreads();
+  wait_for_kernels_ahead();
   if (warpgroup == 0) {
     ptx::give_registers<40>();
     const uint32_t warp = uniform(thread / kWarp), lane = thread % kWarp;

@@ -15,15 +15,18 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
   if (allowed != cudaSuccess) return allowed;
   // Blocks wait for each other's partials, so all of them have to be there.
-  cudaLaunchAttribute together{.id = cudaLaunchAttributeCooperative};
-  together.val.cooperative = 1;
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeCooperative;
+  attributes[0].val.cooperative = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = launch.blocks;
   config.blockDim = kBlockThreads;
   config.dynamicSmemBytes = kBytes;
   config.stream = launch.stream;
-  config.attrs = &together;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   return cudaLaunchKernelEx(&config, kernel, call);
 }
 

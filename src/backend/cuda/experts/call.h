@@ -30,7 +30,7 @@ struct GroupedCall {
   Rows out[kPartsMax];  // [slots]
   uint32_t parts, experts;
   uint32_t rows;          // of a weight
-  uint32_t blocks;        // of its columns
+  uint32_t pairs;         // of blocks of its columns
   Rows x;                 // BF16; F32 of F32 weights
   uint32_t slots_of_row;  // row of x = slot / this
   const uint32_t* order;

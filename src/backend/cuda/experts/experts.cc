@@ -20,7 +20,7 @@ Status Experts::reserve(const ops::ExpertsShape& shape) {
                  shape.experts, kExpertsMax);
   }
   const uint64_t slots = std::max(slots_, uint64_t{shape.tokens_max} * shape.experts_used);
-  const uint64_t hidden = std::max<uint64_t>(hidden_, blocks_of(shape.hidden) * kBlockColumns);
+  const uint64_t hidden = std::max<uint64_t>(hidden_, pairs_of(shape.hidden) * kPairColumns);
   const uint64_t columns = std::max<uint64_t>(columns_, shape.columns);
   if (slots == slots_ && hidden == hidden_ && columns == columns_) return {};
   HEADWATER_RETURN_IF_ERROR(choices_.grow(slots * sizeof(uint32_t)));
@@ -57,7 +57,7 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
                  .parts = 2,
                  .experts = experts,
                  .rows = hidden,
-                 .blocks = first.blocks(),
+                 .pairs = first.pairs(),
                  .x = rows_of(x),
                  .slots_of_row = used,
                  .order = order,
@@ -67,7 +67,7 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
                   .parts = 1,
                   .experts = experts,
                   .rows = p.out.columns,
-                  .blocks = first_down.blocks(),
+                  .pairs = first_down.pairs(),
                   .x = gate,
                   .slots_of_row = 1,
                   .order = order,

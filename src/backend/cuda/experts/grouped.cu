@@ -4,42 +4,54 @@
 namespace headwater::backend::cuda {
 namespace {
 
-constexpr uint32_t kMixThreads = 256;
+constexpr uint32_t kMixThreads = 256, kThreads = kFewThreads<kFewTokens>, kWarps = kThreads / kLanes;
 
-struct RowsOfSlots {
-  const Rows& x;
-  const uint32_t* slots;
-  uint32_t slots_of_row;
-  __device__ const __nv_bfloat16* row(uint32_t i) const {
-    return static_cast<const __nv_bfloat16*>(x.data) + slots[i] / slots_of_row * x.stride;
+// A tile of one weight of one expert, with its slots, kFewTokens at a time.
+struct SlotsInTurn {
+  static constexpr bool kWeightsAhead = false;
+  const GroupedCall& call;
+  const FewWeight& weight;
+  uint32_t begin, end;  // of the expert's slots
+  uint32_t count = (end - begin + kFewTokens - 1) / kFewTokens;
+
+  struct Pass {
+    struct RowsOfSlots {
+      const GroupedCall* call;
+      const uint32_t* slots;
+      __device__ const __nv_bfloat16* row(uint32_t i) const {
+        return static_cast<const __nv_bfloat16*>(call->x.data) + slots[i] / call->slots_of_row * call->x.stride;
+      }
+    };
+    const FewWeight* weight;
+    uint32_t tile;
+    RowsOfSlots x;
+    uint32_t tokens;
+    __device__ void store(uint32_t i, uint32_t row, float sum) const {
+      if (row >= x.call->rows) return;
+      if (weight->bias != nullptr) sum += weight->bias[row];
+      store_to(x.call->out[blockIdx.z], x.slots[i], row, sum);
+    }
+  };
+  __device__ Pass at(uint32_t n) const {
+    const uint32_t first = begin + n * kFewTokens;
+    return {&weight, blockIdx.x, {&call, call.order + first}, min(end - first, kFewTokens)};
   }
 };
 
-// A block: a tile of one weight of one expert, for all its slots.
+// A block: a tile of one weight (z) of one expert (y).
 template <typename Coding>
-__global__ void __launch_bounds__(kFewThreads) multiply_grouped(const __grid_constant__ GroupedCall call) {
-  const uint32_t expert = blockIdx.y, part = blockIdx.z;
-  const uint32_t end = call.begins[expert + 1];
-  const FewWeight& weight = call.weights[part][expert];
-  for (uint32_t begin = call.begins[expert]; begin < end; begin += kFewTokens) {
-    const uint32_t* slots = call.order + begin;
-    const auto store = [&](uint32_t i, uint32_t row, float sum) {
-      if (row >= call.rows) return;
-      if (weight.bias != nullptr) sum += weight.bias[row];
-      store_to(call.out[part], slots[i], row, sum);
-    };
-    multiply_tile<Coding, kFewTokens / kTokensTile>(weight, call.blocks, blockIdx.x,
-                                                    RowsOfSlots{call.x, slots, call.slots_of_row},
-                                                    min(end - begin, kFewTokens), store);
-  }
+__global__ void __launch_bounds__(kThreads) multiply_grouped(const __grid_constant__ GroupedCall call) {
+  const uint32_t begin = call.begins[blockIdx.y], end = call.begins[blockIdx.y + 1];
+  if (begin == end) return;
+  multiply_passes<Coding, kFewTokens>(SlotsInTurn{call, call.weights[blockIdx.z][blockIdx.y], begin, end}, call.pairs);
 }
 
 // F32 weights and rows, exactly: a warp a row of the weight. Not made for speed: models that are stored so are small.
-__global__ void __launch_bounds__(kFewThreads) multiply_grouped_f32(const __grid_constant__ GroupedCall call) {
+__global__ void __launch_bounds__(kThreads) multiply_grouped_f32(const __grid_constant__ GroupedCall call) {
   const uint32_t expert = blockIdx.y, part = blockIdx.z, lane = threadIdx.x % kLanes;
   const FewWeight& weight = call.weights[part][expert];
-  const uint64_t columns = uint64_t{call.blocks} * kBlockColumns;
-  for (uint32_t row = blockIdx.x * kTileRows + threadIdx.x / kLanes; row < call.rows; row += kFewWarps) {
+  const uint64_t columns = uint64_t{call.pairs} * kPairColumns;
+  for (uint32_t row = blockIdx.x * kTileRows + threadIdx.x / kLanes; row < call.rows; row += kWarps) {
     if (row >= (blockIdx.x + 1) * kTileRows) break;
     const float* values = static_cast<const float*>(weight.quants) + row * columns;
     for (uint32_t i = call.begins[expert]; i < call.begins[expert + 1]; ++i) {
@@ -69,11 +81,15 @@ __global__ void mix(Rows rows, const float* weights, uint32_t used, Rows out, ui
 cudaError_t launch_grouped(Coding coding, const GroupedCall& call, cudaStream_t stream) {
   const dim3 grid(static_cast<uint32_t>(tiles_of(call.rows)), call.experts, call.parts);
   if (coding == Coding::kNone) {
-    multiply_grouped_f32<<<grid, kFewThreads, 0, stream>>>(call);
+    multiply_grouped_f32<<<grid, kThreads, 0, stream>>>(call);
     return cudaGetLastError();
   }
   return with_coding(coding, [&](auto of) {
-    multiply_grouped<decltype(of)><<<grid, kFewThreads, 0, stream>>>(call);
+    using Of = decltype(of);
+    const auto kernel = multiply_grouped<Of>;
+    static const cudaError_t allowed = allow_passes<Of, kFewTokens>(kernel);
+    if (allowed != cudaSuccess) return allowed;
+    kernel<<<grid, kThreads, sizeof(FewShared<Of, kFewTokens>), stream>>>(call);
     return cudaGetLastError();
   });
 }

@@ -5,17 +5,20 @@
 
 namespace headwater::backend::cuda {
 
-// Dense matrices and packed ones are padded with zeros to whole tiles of rows and whole blocks of columns.
-inline constexpr uint32_t kTileRows = 16, kBlockColumns = 32;
+// Dense matrices and packed ones are padded with zeros to whole tiles of rows and whole pairs of blocks of columns.
+inline constexpr uint32_t kTileRows = 16, kBlockColumns = 32, kPairColumns = 2 * kBlockColumns;
 constexpr uint64_t tiles_of(uint64_t rows) {
   return (rows + kTileRows - 1) / kTileRows;
 }
-constexpr uint64_t blocks_of(uint64_t columns) {
-  return (columns + kBlockColumns - 1) / kBlockColumns;
+constexpr uint64_t pairs_of(uint64_t columns) {
+  return (columns + kPairColumns - 1) / kPairColumns;
 }
 
-// How the product of few rows (few.h) reads a weight. Packed: [tiles, blocks, 32 lanes] of 16 bytes (kQ8) or 8, and [tiles,
-// blocks, 8] pairs of f16 scales, of rows r and r + 8; kQ4Min: [tiles, blocks, scales and minima, 8].
+// How the product of few rows (few.h) reads a weight. A lane (g, t), g = lane / 4, t = lane % 4, has columns 8 t to 8 t + 7 of a
+// block in rows g and g + 8. Packed, with tiles and pairs of blocks as the outer dimensions:
+//   kQ8           [2 blocks, 32 lanes] of 4 words: of row g columns 0, 2, 1, 3 and 4, 6, 5, 7 of the lane's; then of row g + 8
+//   kQ4, kQ4Min   [32 lanes, 2 blocks] of 2 words, a row each: columns 0, 2, 4, 6, 1, 3, 5, 7 in its nibbles
+//   scales        [8 g, 2 blocks] pairs of f16, of rows g and g + 8; kQ4Min: [8 g, scales and minima, 2 blocks]
 enum class Coding : uint8_t {
   kNone,   // F32: it does not
   kDense,  // BF16 from the dense matrix

@@ -1,13 +1,17 @@
-// A tile of a weight times a few rows, by one block of threads. Roofline: docs/kernels/products-cuda.md. The weight's bytes at the
-// rate of memory; all else has to fit beside that.
+// Tiles of a weight times a few rows. Roofline: docs/kernels/products-cuda.md. The weight's bytes at the rate of memory; all else
+// has to fit beside that.
 //
-// A block has one tile of 16 rows of the weight; its warps take every eighth pair of blocks of 32 columns and their sums are added in
-// the end, in their order: the bits of a token's outputs depend on the token and the weight alone.
+// A block of threads makes passes: in each it multiplies a tile of 16 rows of the weight. Its warps take pairs of blocks of 32
+// columns in turn and their sums are added in the end, in their order: the bits of a token's outputs depend on the token, the
+// weight and kTokens alone.
 //
 //   m16n8k16 products: A = the tile, 16 rows x 16 columns; B = x, 16 columns x 8 tokens.
-//   Lane (g, t), g = lane / 4, t = lane % 4, holds columns 8 t to 8 t + 7 of a block for rows g, g + 8 and token g: any order of
-//   columns will do if both operands have the same, and so each lane reads 16 bytes in a row. The first product of a block takes
-//   the first four of these columns, the second the others.
+//   Which columns a lane holds (coding.h) is free as long as both operands have the same, so each lane reads 16 bytes in a row.
+//   The first product of a block takes the first four of a lane's columns, the second the others.
+//
+// Each warp copies what it will read, of the weight and of x, to a place of its own in shared memory, some pairs ahead and without a
+// pause between passes; so no warp waits for another but at a pass's end. Two blocks of threads fill a multiprocessor's
+// shared memory: those of the next product come when these go, so that no multiprocessor has more of them than others.
 //
 // Integers become BF16 exactly, so their scales are applied to the sums of a block: scale * sum(q x). A minimum adds
 // minimum * sum(x), and sum(x) is a product with ones.
@@ -17,16 +21,23 @@
 #include <cuda_fp16.h>
 
 #include "backend/cuda/attention/elements.cuh"
+#include "backend/cuda/overlap.cuh"
 #include "backend/cuda/products/few.h"
 
 namespace headwater::backend::cuda {
 
-inline constexpr uint32_t kFewWarps = 8, kLanes = 32, kFewThreads = kFewWarps * kLanes;
-inline constexpr uint32_t kTokensTile = 8;
+inline constexpr uint32_t kLanes = 32, kTokensTile = 8;
+// Of a block that multiplies up to kTokens tokens. With one, all there is to do is to decode; with more the shared memory of more
+// warps would hold too few pairs of each.
+template <uint32_t kTokens>
+inline constexpr uint32_t kFewWarps = kTokens == 1 ? 16 : 8;
+template <uint32_t kTokens>
+inline constexpr uint32_t kFewThreads = kFewWarps<kTokens>* kLanes;
 
 struct Sums {  // of rows g, g + 8 and tokens 2 t, 2 t + 1
   float of[4] = {};
 };
+using TileWords = uint32_t[2][4];  // of a block: left operands of its two products
 
 __device__ __forceinline__ void multiply(Sums& sums, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
@@ -42,188 +53,327 @@ __device__ __forceinline__ uint32_t less(uint32_t a, uint32_t b) {  // pairs of 
   return difference;
 }
 
-// Weights are read once: they need not push x out of the caches.
+// (word & mask) | base, in one instruction.
+__device__ __forceinline__ uint32_t put_on(uint32_t word, uint32_t mask, uint32_t base) {
+  uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(out) : "r"(word), "r"(mask), "r"(base));
+  return out;
+}
+
+// A copy to shared memory. Its own thread waits for it, and others of the warp after that.
 template <typename T>
-__device__ __forceinline__ T load_once(const T* from) {
-  return __ldcs(from);
-}
-
-// Two bytes of a word as BF16. 0x4300 + n is 128 + n for n below 128, and 0x4380 is 256: low seven bits and sign apart.
-__device__ __forceinline__ uint32_t bytes_pair(uint32_t word, uint32_t selector) {
-  const uint32_t wide = __byte_perm(word, 0, selector);
-  return less((wide & 0x007F007Fu) | 0x43004300u, (wide & 0x00800080u) | 0x43004300u);
-}
-inline constexpr uint32_t kLowBytes = 0x4140, kHighBytes = 0x4342;
-
-struct DenseCoding {
-  static constexpr uint32_t kAhead = 4, kAheadOfTwo = 4;  // blocks on their way, for one or two tiles of tokens
-  static constexpr bool kHasScale = false, kHasMinimum = false;
-  struct Raw {
-    uint4 row, row_8;
-  };
-  static __device__ Raw load(const FewWeight& weight, uint32_t blocks, uint32_t tile, uint32_t block, uint32_t lane) {
-    const uint64_t stride = uint64_t{blocks} * kBlockColumns;
-    const auto* from = static_cast<const __nv_bfloat16*>(weight.quants) + (tile * kTileRows + lane / 4) * stride +
-                       block * kBlockColumns + lane % 4 * 8;
-    return {load_once(reinterpret_cast<const uint4*>(from)),
-            load_once(reinterpret_cast<const uint4*>(from + 8 * stride))};
+__device__ __forceinline__ void copy_ahead(T* to, const void* from) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
   }
-  static __device__ void decode(const Raw& raw, uint32_t (&a)[2][4]) {
-    a[0][0] = raw.row.x, a[0][1] = raw.row_8.x, a[0][2] = raw.row.y, a[0][3] = raw.row_8.y;
-    a[1][0] = raw.row.z, a[1][1] = raw.row_8.z, a[1][2] = raw.row.w, a[1][3] = raw.row_8.w;
+}
+__device__ __forceinline__ void end_stage() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <uint32_t kBehind>  // stages that may still be on their way
+__device__ __forceinline__ void wait_stage() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kBehind) : "memory");
+}
+
+// How a weight gets to the lanes. Stage: a pair of blocks in a warp's shared memory. Place: what of a pair a lane copies; advance():
+// so many pairs on. decode(): the words of a block, as BF16; with kHasRest
+// what they are is the sum of two.
+struct DenseCoding {
+  static constexpr bool kHasRest = false, kHasScale = false, kHasMinimum = false;
+  struct
+      Stage {  // a row's pieces of 16 bytes: the halves of odd rows change places, so that two rows are in different banks
+    uint4 pieces[kTileRows][8];
+    __device__ static uint32_t place(uint32_t row, uint32_t piece) { return piece ^ row % 2 * 4; }
+  };
+  struct Place {  // eight lanes copy a row, a cache line, and four rows at a time
+    const std::byte* from;
+    uint64_t four_rows;
+    __device__ Place(const FewWeight& weight, uint32_t pairs, uint32_t tile, uint32_t pair, uint32_t lane) {
+      constexpr uint32_t kPairBytes = kPairColumns * sizeof(__nv_bfloat16);
+      const uint64_t row_bytes = uint64_t{pairs} * kPairBytes;
+      from = static_cast<const std::byte*>(weight.quants) + (uint64_t{tile} * kTileRows + lane / 8) * row_bytes +
+             pair * kPairBytes + lane % 8 * sizeof(uint4);
+      four_rows = 4 * row_bytes;
+    }
+    __device__ void advance(uint32_t pairs) { from += pairs * kPairColumns * sizeof(__nv_bfloat16); }
+    __device__ void copy(Stage& to, uint32_t lane) const {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t row = 4 * i + lane / 8;
+        copy_ahead(&to.pieces[row][Stage::place(row, lane % 8)], from + i * four_rows);
+      }
+    }
+  };
+  static __device__ void decode(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a, TileWords&) {
+    const uint32_t g = lane / 4, place = Stage::place(g, block * 4 + lane % 4);
+    const uint4 row = stage.pieces[g][place], row_8 = stage.pieces[g + 8][place];
+    a[0][0] = row.x, a[0][1] = row_8.x, a[0][2] = row.y, a[0][3] = row_8.y;
+    a[1][0] = row.z, a[1][1] = row_8.z, a[1][2] = row.w, a[1][3] = row_8.w;
   }
 };
 
-struct ByteCoding {
-  static constexpr uint32_t kAhead = 6, kAheadOfTwo = 4;
-  static constexpr bool kHasScale = true, kHasMinimum = false;
-  struct Raw {
-    uint4 quants;
-    __half2 scale;
-  };
-  static __device__ Raw load(const FewWeight& weight, uint32_t blocks, uint32_t tile, uint32_t block, uint32_t lane) {
-    const uint64_t at = uint64_t{tile} * blocks + block;
-    return {load_once(static_cast<const uint4*>(weight.quants) + at * kLanes + lane),
-            load_once(static_cast<const __half2*>(weight.scales) + at * 8 + lane / 4)};
+// Packed: quants and scales of a pair, one behind the other.
+template <uint32_t kQuantPieces, typename Scales>
+struct PackedStage {
+  uint4 quants[kQuantPieces][kLanes];
+  Scales scales[kLanes];  // each of the four lanes of g copies them
+};
+template <typename Stage>
+struct PackedPlace {
+  const std::byte *quants, *scales;
+  __device__ PackedPlace(const FewWeight& weight, uint32_t pairs, uint32_t tile, uint32_t pair, uint32_t lane) {
+    const uint64_t at = uint64_t{tile} * pairs + pair;
+    quants = static_cast<const std::byte*>(weight.quants) + at * sizeof(Stage::quants) + lane * sizeof(uint4);
+    scales = static_cast<const std::byte*>(weight.scales) + at * sizeof(Stage::scales) / 4 +
+             lane / 4 * sizeof(Stage::scales[0]);
   }
-  static __device__ void decode(const Raw& raw, uint32_t (&a)[2][4]) {
-    const uint32_t rows[2][2] = {{raw.quants.x, raw.quants.z}, {raw.quants.y, raw.quants.w}};
+  __device__ void advance(uint32_t pairs) {
+    quants += pairs * sizeof(Stage::quants);
+    scales += pairs * sizeof(Stage::scales) / 4;
+  }
+  __device__ void copy(Stage& to, uint32_t lane) const {
 #pragma unroll
-    for (uint32_t product = 0; product < 2; ++product) {
-#pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        a[product][half] = bytes_pair(rows[product][half], kLowBytes);
-        a[product][2 + half] = bytes_pair(rows[product][half], kHighBytes);
-      }
+    for (uint32_t i = 0; i < sizeof(Stage::quants) / sizeof(Stage::quants[0]); ++i) {
+      copy_ahead(&to.quants[i][lane], quants + i * sizeof(Stage::quants[0]));
     }
+    copy_ahead(&to.scales[lane], scales);
+  }
+};
+
+// 0x4300 + n is 128 + n for n below 128; 0xC300 is -128, 0xC380 is -256: low seven bits, and the sign's part.
+struct ByteCoding {
+  static constexpr bool kHasRest = true, kHasScale = true, kHasMinimum = false;
+  using Stage = PackedStage<2, uint2>;
+  using Place = PackedPlace<Stage>;
+  static __device__ void decode(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a, TileWords& rest) {
+    const uint4 quants = stage.quants[block][lane];
+    const uint32_t rows[2][2] = {{quants.x, quants.z}, {quants.y, quants.w}};
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t product = i / 4, word = rows[product][i % 2] >> i / 2 % 2 * 8;
+      a[product][i % 4] = put_on(word, 0x007F007Fu, 0x43004300u);
+      rest[product][i % 4] = put_on(word, 0x00800080u, 0xC300C300u);
+    }
+  }
+  static __device__ float2 scale(const Stage& stage, uint32_t block, uint32_t lane) {
+    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane])[block]);
   }
 };
 
 template <bool HasMinimum>
 struct NibbleCoding {
-  static constexpr uint32_t kAhead = 8, kAheadOfTwo = 4;
-  static constexpr bool kHasScale = true, kHasMinimum = HasMinimum;
-  struct Raw {
-    uint2 quants;
-    __half2 scale, minimum;
-  };
-  static __device__ Raw load(const FewWeight& weight, uint32_t blocks, uint32_t tile, uint32_t block, uint32_t lane) {
-    const uint64_t at = uint64_t{tile} * blocks + block;
-    const auto* scales = static_cast<const __half2*>(weight.scales) + at * 8 * (HasMinimum ? 2 : 1) + lane / 4;
-    Raw raw{load_once(static_cast<const uint2*>(weight.quants) + at * kLanes + lane), load_once(scales), {}};
-    if constexpr (HasMinimum) raw.minimum = load_once(scales + 8);
-    return raw;
-  }
+  static constexpr bool kHasRest = false, kHasScale = true, kHasMinimum = HasMinimum;
+  using Stage = PackedStage<1, std::conditional_t<HasMinimum, uint4, uint2>>;
+  using Place = PackedPlace<Stage>;
   static __device__ uint32_t pair(uint32_t word, uint32_t index) {  // 128 + n, less 128 or 136
     constexpr uint32_t kZero = HasMinimum ? 0x43004300u : 0x43084308u;
-    return less((word >> 4 * index & 0x000F000Fu) | 0x43004300u, kZero);
+    return less(put_on(word >> 4 * index, 0x000F000Fu, 0x43004300u), kZero);
   }
-  static __device__ void decode(const Raw& raw, uint32_t (&a)[2][4]) {
+  static __device__ void decode(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a, TileWords&) {
+    const uint2 quants = reinterpret_cast<const uint2*>(&stage.quants[0][lane])[block];
 #pragma unroll
     for (uint32_t product = 0; product < 2; ++product) {
 #pragma unroll
       for (uint32_t part = 0; part < 2; ++part) {
-        a[product][2 * part] = pair(raw.quants.x, 2 * product + part);
-        a[product][2 * part + 1] = pair(raw.quants.y, 2 * product + part);
+        a[product][2 * part] = pair(quants.x, 2 * product + part);
+        a[product][2 * part + 1] = pair(quants.y, 2 * product + part);
       }
     }
   }
-};
-
-// The columns of one lane of a block of x, for each eight tokens. Source: row(i), the address of token i's row of x.
-template <uint32_t TokenTiles>
-struct Columns {
-  uint4 of[TokenTiles];
-
-  template <typename Source>
-  __device__ void load(const Source& x, uint32_t tokens, uint32_t block, uint32_t lane) {
-#pragma unroll
-    for (uint32_t tile = 0; tile < TokenTiles; ++tile) {
-      const uint32_t token = tile * kTokensTile + lane / 4;
-      of[tile] = uint4{};
-      if (token < tokens) {
-        of[tile] = *reinterpret_cast<const uint4*>(x.row(token) + block * kBlockColumns + lane % 4 * 8);
-      }
-    }
+  static __device__ float2 scale(const Stage& stage, uint32_t block, uint32_t lane) {
+    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane])[block]);
+  }
+  static __device__ float2 minimum(const Stage& stage, uint32_t block, uint32_t lane) {
+    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane])[2 + block]);
   }
 };
 
-// sums += the products of one block.
-template <typename Coding, uint32_t TokenTiles>
-__device__ __forceinline__ void add_block(const typename Coding::Raw& raw, const Columns<TokenTiles>& x,
-                                          Sums (&sums)[TokenTiles]) {
-  uint32_t a[2][4];
-  Coding::decode(raw, a);
+// Up to kTokens tokens: 1, or a multiple of eight.
+template <uint32_t kTokens>
+struct FewColumns {  // of a pair; token i of a tile of eight in lanes 4 i to 4 i + 3
+  static constexpr uint32_t kTiles = (kTokens + kTokensTile - 1) / kTokensTile;
+  static constexpr uint32_t kTileLanes = kTokens == 1 ? 4 : kLanes;  // that hold any
+  uint4 of[kTiles][2][kTileLanes];
+};
+
+template <typename Coding, uint32_t kTokens>
+struct FewStage {
+  typename Coding::Stage weight;
+  FewColumns<kTokens> x;
+};
+
+// In dynamic shared memory.
+template <typename Coding, uint32_t kTokens>
+struct FewShared {
+  static constexpr uint32_t kBytesMax = 106 << 10;  // two fit, and something small beside them
+  static constexpr uint32_t kWarps = kFewWarps<kTokens>;
+  static constexpr uint32_t kSumsBytes = kWarps * kTokens * (kTileRows + 1) * sizeof(float);
+  static constexpr uint32_t kStages = (kBytesMax - kSumsBytes) / (kWarps * sizeof(FewStage<Coding, kTokens>));
+  static_assert(kStages >= 3);
+  FewStage<Coding, kTokens> stages[kWarps][kStages];
+  float sums[kWarps][kTokens][kTileRows + 1];
+};
+
+// What a warp copies, pair by pair and pass by pass.
+template <typename Coding, uint32_t kTokens, typename Passes>
+class FewCopies {
+ public:
+  using Stage = FewStage<Coding, kTokens>;
+  using Columns = FewColumns<kTokens>;
+
+  __device__ FewCopies(const Passes& passes, uint32_t pairs, uint32_t own_pairs, uint32_t warp, uint32_t lane)
+      : passes_(passes), pairs_(pairs), own_pairs_(own_pairs), warp_(warp), lane_(lane), place_(at(passes.at(0))) {
+    begin(0);
+  }
+  __device__ void begin(uint32_t pass) {
+    pass_ = own_pairs_ > 0 ? pass : passes_.count;
+    if (pass_ < passes_.count) find();
+  }
+  __device__ void weight(Stage& to) const {
+    if (left_ > 0) place_.copy(to.weight, lane_);
+  }
+  __device__ void x(Stage& to) const {
 #pragma unroll
-  for (uint32_t tile = 0; tile < TokenTiles; ++tile) {
-    const uint32_t b[2][2] = {{x.of[tile].x, x.of[tile].y}, {x.of[tile].z, x.of[tile].w}};
-    if constexpr (!Coding::kHasScale) {
-      multiply(sums[tile], a[0], b[0]);
-      multiply(sums[tile], a[1], b[1]);
-    } else {
-      Sums block;
-      multiply(block, a[0], b[0]);
-      multiply(block, a[1], b[1]);
-      const float2 scale = __half22float2(raw.scale);
+    for (uint32_t tile = 0; tile < Columns::kTiles; ++tile) {
+      if (left_ == 0 || tile * kTokensTile + lane_ / 4 >= tokens_) continue;
 #pragma unroll
-      for (uint32_t i = 0; i < 4; ++i) sums[tile].of[i] += (i < 2 ? scale.x : scale.y) * block.of[i];
-      if constexpr (Coding::kHasMinimum) {
-        constexpr uint32_t kOnes[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-        Sums of_x;
-        multiply(of_x, kOnes, b[0]);
-        multiply(of_x, kOnes, b[1]);
-        const float2 minimum = __half22float2(raw.minimum);
+      for (uint32_t block = 0; block < 2; ++block) {
+        copy_ahead(&to.x.of[tile][block][lane_], x_[tile] + block * kBlockColumns);
+      }
+    }
+    end_stage();
+  }
+  __device__ void advance() {
+    if (left_ == 0) return;
+    if (--left_ > 0) {
+      place_.advance(kFewWarps<kTokens>);
 #pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) sums[tile].of[i] += (i < 2 ? minimum.x : minimum.y) * of_x.of[i];
+      for (uint32_t tile = 0; tile < Columns::kTiles; ++tile) x_[tile] += kFewWarps<kTokens> * kPairColumns;
+    } else if (++pass_ < passes_.count) {
+      find();
+    }
+  }
+
+ private:
+  template <typename Pass>
+  __device__ typename Coding::Place at(const Pass& pass) const {
+    return typename Coding::Place(*pass.weight, pairs_, pass.tile, warp_, lane_);
+  }
+  __device__ void find() {
+    const auto pass = passes_.at(pass_);
+    left_ = own_pairs_;
+    tokens_ = pass.tokens;
+    place_ = at(pass);
+#pragma unroll
+    for (uint32_t tile = 0; tile < Columns::kTiles; ++tile) {
+      const uint32_t token = min(tile * kTokensTile + lane_ / 4, tokens_ - 1);
+      x_[tile] = pass.x.row(token) + warp_ * kPairColumns + lane_ % 4 * 8;
+    }
+  }
+
+  const Passes& passes_;
+  const uint32_t pairs_, own_pairs_, warp_, lane_;
+  uint32_t pass_ = 0, left_ = 0;  // pairs of the pass
+  uint32_t tokens_ = 0;
+  typename Coding::Place place_;
+  const __nv_bfloat16* x_[Columns::kTiles];
+};
+
+// sums += the products of a pair.
+template <typename Coding, uint32_t kTokens>
+__device__ __forceinline__ void add_pair(const FewStage<Coding, kTokens>& stage, uint32_t tokens, uint32_t lane,
+                                         Sums (&sums)[FewColumns<kTokens>::kTiles]) {
+#pragma unroll
+  for (uint32_t block = 0; block < 2; ++block) {
+    TileWords a, rest;
+    Coding::decode(stage.weight, block, lane, a, rest);
+#pragma unroll
+    for (uint32_t tile = 0; tile < FewColumns<kTokens>::kTiles; ++tile) {
+      const uint4 own = tile * kTokensTile + lane / 4 < tokens ? stage.x.of[tile][block][lane] : uint4{};
+      const uint32_t b[2][2] = {{own.x, own.y}, {own.z, own.w}};
+      if constexpr (!Coding::kHasScale) {
+        multiply(sums[tile], a[0], b[0]);
+        multiply(sums[tile], a[1], b[1]);
+      } else {
+        Sums of_block;
+        multiply(of_block, a[0], b[0]);
+        multiply(of_block, a[1], b[1]);
+        if constexpr (Coding::kHasRest) {
+          multiply(of_block, rest[0], b[0]);
+          multiply(of_block, rest[1], b[1]);
+        }
+        const float2 scale = Coding::scale(stage.weight, block, lane);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) sums[tile].of[i] += (i < 2 ? scale.x : scale.y) * of_block.of[i];
+        if constexpr (Coding::kHasMinimum) {
+          constexpr uint32_t kOnes[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
+          Sums of_x;
+          multiply(of_x, kOnes, b[0]);
+          multiply(of_x, kOnes, b[1]);
+          const float2 minimum = Coding::minimum(stage.weight, block, lane);
+#pragma unroll
+          for (uint32_t i = 0; i < 4; ++i) sums[tile].of[i] += (i < 2 ? minimum.x : minimum.y) * of_x.of[i];
+        }
       }
     }
   }
 }
 
-// Of one tile of a weight with up to TokenTiles * 8 tokens, by all warps of a block: store(token, row, sum), of the tile's rows.
-template <typename Coding, uint32_t TokenTiles, typename Source, typename Store>
-__device__ __forceinline__ void multiply_tile(const FewWeight& weight, uint32_t blocks, uint32_t tile, const Source& x,
-                                              uint32_t tokens, const Store& store) {
-  constexpr uint32_t kTokens = TokenTiles * kTokensTile;
-  __shared__ float all[kFewWarps][kTokens][kTileRows + 1];
+// All passes of a block of threads, with up to kTokens tokens each. Passes: how many (count), and at(n), what can be copied:
+//   weight, tile of it; x with row(i), tokens; store(token, row of the weight, sum). at(0) is asked for even if there is none.
+// kWeightsAhead: weight and tile depend on no kernel ahead, and are read before those have ended; else the caller has waited.
+template <typename Coding, uint32_t kTokens, typename Passes>
+__device__ __forceinline__ void multiply_passes(const Passes& passes, uint32_t pairs) {
+  using Shared = FewShared<Coding, kTokens>;
+  extern __shared__ __align__(16) unsigned char few_memory[];
+  auto& shared = *reinterpret_cast<Shared*>(few_memory);
   const uint32_t warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
-  // On their way: blocks of the weight, and the columns of x that they meet, which come from the L2 and take nearly as long.
-  constexpr uint32_t kAhead = TokenTiles == 1 ? Coding::kAhead : Coding::kAheadOfTwo;
-  Sums sums[TokenTiles];
-  typename Coding::Raw raw[kAhead];
-  Columns<TokenTiles> columns[kAhead];
-  // The warp's blocks, two neighbours at a time: 128 bytes of each row of a dense matrix.
-  const auto own = [&](uint32_t i) { return (i / 2 * kFewWarps + warp) * 2 + i % 2; };
-  const auto load = [&](uint32_t slot, uint32_t block) {
-    if (block >= blocks) return;
-    raw[slot] = Coding::load(weight, blocks, tile, block, lane);
-    columns[slot].load(x, tokens, block, lane);
-  };
-#pragma unroll
-  for (uint32_t i = 0; i < kAhead; ++i) load(i, own(i));
-  for (uint32_t first = 0; own(first) < blocks; first += kAhead) {
-#pragma unroll
-    for (uint32_t i = 0; i < kAhead; ++i) {
-      if (own(first + i) < blocks) add_block<Coding, TokenTiles>(raw[i], columns[i], sums);
-      load(i, own(first + i + kAhead));
-    }
+  auto& stages = shared.stages[warp];
+  const uint32_t own_pairs = (pairs + Shared::kWarps - 1 - warp) / Shared::kWarps;
+
+  FewCopies<Coding, kTokens, Passes> ahead(passes, pairs, own_pairs, warp, lane);
+  if constexpr (Passes::kWeightsAhead) {
+    for (uint32_t s = 0; s < Shared::kStages; ++s, ahead.advance()) ahead.weight(stages[s]);
+    wait_for_kernels_ahead();
+    ahead.begin(0);
+    for (uint32_t s = 0; s < Shared::kStages; ++s, ahead.advance()) ahead.x(stages[s]);
+  } else {
+    for (uint32_t s = 0; s < Shared::kStages; ++s, ahead.advance()) ahead.weight(stages[s]), ahead.x(stages[s]);
   }
-  __syncthreads();  // the sums of a call before are read
-#pragma unroll
-  for (uint32_t t = 0; t < TokenTiles; ++t) {
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      all[warp][t * kTokensTile + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sums[t].of[i];
+  uint32_t stage = 0;
+  for (uint32_t n = 0; n < passes.count; ++n) {
+    const auto pass = passes.at(n);
+    Sums sums[FewColumns<kTokens>::kTiles];
+    for (uint32_t i = 0; i < own_pairs; ++i) {
+      wait_stage<Shared::kStages - 1>();
+      __syncwarp();
+      add_pair<Coding, kTokens>(stages[stage], pass.tokens, lane, sums);
+      __syncwarp();
+      ahead.weight(stages[stage]);
+      ahead.x(stages[stage]);
+      ahead.advance();
+      stage = stage + 1 == Shared::kStages ? 0 : stage + 1;
     }
-  }
-  __syncthreads();
-  for (uint32_t i = threadIdx.x; i < kTokens * kTileRows; i += kFewThreads) {
-    const uint32_t token = i / kTileRows, row = i % kTileRows;
-    if (token >= tokens) break;
-    float sum = 0;
+    __syncthreads();  // the sums of the pass before are read
 #pragma unroll
-    for (uint32_t w = 0; w < kFewWarps; ++w) sum += all[w][token][row];
-    store(token, tile * kTileRows + row, sum);
+    for (uint32_t tile = 0; tile < FewColumns<kTokens>::kTiles; ++tile) {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t token = tile * kTokensTile + lane % 4 * 2 + i % 2;
+        if (token < kTokens) shared.sums[warp][token][lane / 4 + i / 2 * 8] = sums[tile].of[i];
+      }
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < pass.tokens * kTileRows; i += kFewThreads<kTokens>) {
+      const uint32_t token = i / kTileRows, row = i % kTileRows;
+      float sum = 0;
+#pragma unroll
+      for (uint32_t w = 0; w < Shared::kWarps; ++w) sum += shared.sums[w][token][row];
+      pass.store(token, pass.tile * kTileRows + row, sum);
+    }
   }
 }
 
@@ -252,6 +402,12 @@ cudaError_t with_coding(Coding coding, const Run& run) {
       return run(NibbleCoding<true>());
   }
   return cudaErrorInvalidValue;
+}
+
+// Allows a kernel that calls multiply_passes() its dynamic shared memory, of FewShared's size.
+template <typename Coding, uint32_t kTokens, typename Call>
+cudaError_t allow_passes(void (*kernel)(Call)) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(FewShared<Coding, kTokens>));
 }
 
 }  // namespace headwater::backend::cuda

@@ -55,11 +55,11 @@ __global__ void expand(UnpackCall raw) {
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= raw.rows * raw.columns) return;
   const uint64_t row = i / raw.columns, c = i % raw.columns;
-  static_cast<__nv_bfloat16*>(raw.dense)[i] =
+  static_cast<__nv_bfloat16*>(raw.dense)[row * raw.columns_padded + c] =
       from_float<__nv_bfloat16>(Block::value(block_at<Block>(raw, row, c / kBlockColumns), c % kBlockColumns));
 }
 
-// A thread is a lane of a block of a tile: columns 8 t to 8 t + 7 of rows g and g + 8, with g = lane / 4 and t = lane % 4.
+// A thread is a lane of a block of a tile (coding.h). What pads rows or blocks stays zero.
 template <typename Block>
 __global__ void pack(UnpackCall raw, uint64_t lanes) {
   auto* quants = static_cast<uint32_t*>(raw.quants);
@@ -67,31 +67,33 @@ __global__ void pack(UnpackCall raw, uint64_t lanes) {
   constexpr bool kIsByte = std::is_same_v<Block, Q8>;
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= lanes) return;
-  const uint64_t blocks = raw.columns / kBlockColumns;
+  const uint64_t blocks = raw.columns / kBlockColumns, pairs = raw.columns_padded / kPairColumns;
   const uint64_t tile = i / kLanes / blocks, block = i / kLanes % blocks;
-  const uint32_t g = i % kLanes / 4, t = i % 4;
+  const uint64_t pair = tile * pairs + block / 2;
+  const uint32_t which = block % 2, lane = i % kLanes, g = lane / 4, t = lane % 4;
   for (uint32_t half = 0; half < 2; ++half) {
     const uint64_t row = tile * kTileRows + g + 8 * half;
-    const std::byte* from = row < raw.rows ? block_at<Block>(raw, row, block) : nullptr;
+    if (row >= raw.rows) continue;
+    const std::byte* from = block_at<Block>(raw, row, block);
     uint32_t words[2] = {};
-    for (uint32_t e = 0; e < 8 && from != nullptr; ++e) {
+    for (uint32_t e = 0; e < 8; ++e) {
       const auto integer = static_cast<uint32_t>(Block::integer(from, 8 * t + e));
       if constexpr (kIsByte) {
-        words[e / 4] |= (integer & 255) << 8 * (e % 4);
-      } else {  // pairs 2 p, 2 p + 1 in nibbles p, p + 4
-        words[0] |= integer << 4 * (e / 2 + 4 * (e % 2));
+        words[e / 4] |= (integer & 255) << 8 * (e % 4 / 2 + e % 2 * 2);
+      } else {
+        words[0] |= integer << 4 * (e / 2 + e % 2 * 4);
       }
     }
     if constexpr (kIsByte) {
-      quants[i * 4 + 2 * half] = words[0];
-      quants[i * 4 + 2 * half + 1] = words[1];
+      uint32_t* to = quants + ((pair * 2 + which) * kLanes + lane) * 4 + 2 * half;
+      to[0] = words[0];
+      to[1] = words[1];
     } else {
-      quants[i * 2 + half] = words[0];
+      quants[((pair * kLanes + lane) * 2 + which) * 2 + half] = words[0];
     }
     if (t != 0) continue;
     for (uint32_t s = 0; s < Block::kScales; ++s) {
-      const float scale = from == nullptr ? 0 : f16_at(from + 2 * s);
-      scales[((i / kLanes * Block::kScales + s) * 8 + g) * 2 + half] = __float2half_rn(scale);
+      scales[(((pair * 8 + g) * Block::kScales + s) * 2 + which) * 2 + half] = __float2half_rn(f16_at(from + 2 * s));
     }
   }
 }

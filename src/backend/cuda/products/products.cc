@@ -114,7 +114,7 @@ Status Products::run_few(const ops::Matrix& x, std::span<const ops::Product> pro
     FewCall call{};
     call.x = rows_of(x);
     call.tokens = x.rows;
-    call.blocks = weight_of(products[begin]).blocks();
+    call.pairs = weight_of(products[begin]).pairs();
     uint32_t tiles = 0;
     for (; begin < products.size() && call.parts_count < kFewProducts && weight_of(products[begin]).coding == coding;
          ++begin) {

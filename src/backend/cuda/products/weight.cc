@@ -89,7 +89,7 @@ Result<std::unique_ptr<CudaWeight>> prepare_weight(const ops::WeightView& view, 
   }
   auto weight = std::make_unique<CudaWeight>(view.rows, view.columns, view.dtype);
   weight->is_short = view.dtype != DType::kF32;
-  weight->columns_padded = static_cast<uint32_t>(blocks_of(view.columns) * kBlockColumns);
+  weight->columns_padded = static_cast<uint32_t>(pairs_of(view.columns) * kPairColumns);
   weight->coding = coding_of(view.dtype);
   const uint64_t elements = tiles_of(view.rows) * kTileRows * weight->columns_padded;
   HEADWATER_ASSIGN_OR_RETURN(std::byte * dense, memory.dense.take(elements * (weight->is_short ? 2 : 4)));

@@ -18,12 +18,12 @@ class CudaWeight final : public ops::Weight {
 
   void* dense = nullptr;        // [rows, columns_padded]
   bool is_short = true;         // BF16; else F32
-  uint32_t columns_padded = 0;  // of the dense matrix: the columns in whole blocks
+  uint32_t columns_padded = 0;  // of the dense matrix: the columns in whole pairs of blocks
   Coding coding = Coding::kNone;
   std::byte* quants = nullptr;  // packed, or null
   std::byte* scales = nullptr;
 
-  uint32_t blocks() const { return columns_padded / kBlockColumns; }
+  uint32_t pairs() const { return columns_padded / kPairColumns; }
 };
 
 // Device memory for what stays until the end, handed out from few large pieces, one behind the other: weights that are prepared in

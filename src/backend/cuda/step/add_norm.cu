@@ -3,6 +3,7 @@
 // loads are on their way before the first is waited for.
 //
 // A block is a row, in registers where it is short enough.
+#include "backend/cuda/overlap.cuh"
 #include "backend/cuda/step/rows.cuh"
 
 namespace headwater::backend::cuda {
@@ -73,12 +74,14 @@ __global__ void __launch_bounds__(kThreads) add_norm(const __grid_constant__ Add
   Out* out_row = row_at<Out>(call.out, blockIdx.x);
   using Own = Piece<Width, Pieces>;
   Own residual, weight;
+  let_next_begin();
+  if (call.weight != nullptr) weight.load(call.weight, columns);
+  wait_for_kernels_ahead();
   residual.load(residual_row, columns);
   if (call.delta.data != nullptr) {
     Own delta, delta_weight;
     delta.load(row_at<const float>(call.delta, blockIdx.x), columns);
     if (call.delta_weight != nullptr) delta_weight.load(call.delta_weight, columns);
-    if (call.weight != nullptr) weight.load(call.weight, columns);
     float factor = call.delta_scale;
     if (call.delta_weight != nullptr) factor *= inverse_root(block_sum<kThreads>(delta.squares(columns)), call);
 #pragma unroll
@@ -90,8 +93,6 @@ __global__ void __launch_bounds__(kThreads) add_norm(const __grid_constant__ Add
       }
       store<Width>(residual_row + Own::column(p), residual.of[p]);
     }
-  } else if (call.weight != nullptr) {
-    weight.load(call.weight, columns);
   }
   const float scale = call.weight == nullptr ? 1 : inverse_root(block_sum<kThreads>(residual.squares(columns)), call);
 #pragma unroll
@@ -124,8 +125,7 @@ cudaError_t launch_add_norm(const AddNormCall& call, cudaStream_t stream) {
   return with_element(call.out.is_short, [&](auto* element) {
     using Out = std::remove_pointer_t<decltype(element)>;
     const auto launch = [&](auto kernel) {
-      kernel<<<call.extent.rows, kThreads, 0, stream>>>(call);
-      return cudaGetLastError();
+      return launch_overlapping(kernel, call.extent.rows, kThreads, 0, stream, call);
     };
     if (is_wide && columns <= 4 * kOne) return launch(add_norm<Out, 4, 1>);
     if (is_wide && columns <= 8 * kOne) return launch(add_norm<Out, 4, 2>);

@@ -1,6 +1,7 @@
 // Operations of one pass over rows: each moves its operands once, a thread a column, a block some columns of a row.
 #include <algorithm>
 
+#include "backend/cuda/overlap.cuh"
 #include "backend/cuda/step/rows.cuh"
 
 namespace headwater::backend::cuda {
@@ -10,12 +11,14 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kBlocksMax = 65535;  // of a grid's y
 
-// Rows beyond the grid's are taken by the same blocks. Each kernel below visits column c of rows.
+// Rows beyond the grid's are taken by the same blocks. Each kernel below visits column c of rows, and does nothing else.
 dim3 grid_of(Extent extent) {
   return dim3((extent.columns + kThreads - 1) / kThreads, std::min(extent.rows, kBlocksMax));
 }
 template <typename Visit>
 __device__ void for_each_row(Extent extent, const Visit& visit) {
+  let_next_begin();
+  wait_for_kernels_ahead();
   const uint32_t c = blockIdx.x * kThreads + threadIdx.x;
   if (c >= extent.columns) return;
   for (uint32_t row = blockIdx.y; row < extent.rows; row += gridDim.y) visit(row, c);
@@ -112,15 +115,19 @@ __global__ void add_bias(Rows to, const float* bias, Extent extent) {
 template <typename Pointer>
 using ElementOf = std::remove_pointer_t<Pointer>;
 
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), Extent extent, cudaStream_t stream, const Arguments&... arguments) {
+  return launch_overlapping(kernel, grid_of(extent), kThreads, 0, stream, arguments...);
+}
+
 }  // namespace
 
 cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenId* token_ids, float scale, const Rows& out,
                          Extent extent, cudaStream_t stream) {
   if (extent.rows == 0) return cudaSuccess;
   return with_element(table.is_short, [&](auto* element) {
-    embed<ElementOf<decltype(element)>>
-        <<<grid_of(extent), kThreads, 0, stream>>>(table, vocabulary, token_ids, scale, out, extent);
-    return cudaGetLastError();
+    return launch(embed<ElementOf<decltype(element)>>, extent, stream, table, vocabulary, token_ids, scale, out,
+                  extent);
   });
 }
 
@@ -129,28 +136,24 @@ cudaError_t launch_gate_mul(const GateMulCall& call, cudaStream_t stream) {
   const Extent extent = call.extent;
   if (is_wide(call.gate) && is_wide(call.up) && is_wide(call.out) && extent.columns % 8 == 0 &&
       call.columns_in == extent.columns) {
-    gate_mul_wide<<<grid_of({extent.rows, extent.columns / 8}), kThreads, 0, stream>>>(call);
-    return cudaGetLastError();
+    return launch(gate_mul_wide, {extent.rows, extent.columns / 8}, stream, call);
   }
   return with_element(call.gate.is_short, [&](auto* in) {
     return with_element(call.out.is_short, [&](auto* out) {
-      gate_mul<ElementOf<decltype(in)>, ElementOf<decltype(out)>><<<grid_of(call.extent), kThreads, 0, stream>>>(call);
-      return cudaGetLastError();
+      return launch(gate_mul<ElementOf<decltype(in)>, ElementOf<decltype(out)>>, extent, stream, call);
     });
   });
 }
 
 cudaError_t launch_cap_logits(const Rows& logits, Extent extent, float scale, float softcap, cudaStream_t stream) {
   if (extent.rows == 0) return cudaSuccess;
-  cap_logits<<<grid_of(extent), kThreads, 0, stream>>>(logits, extent, scale, softcap);
-  return cudaGetLastError();
+  return launch(cap_logits, extent, stream, logits, extent, scale, softcap);
 }
 
 cudaError_t launch_gather_rows(const Rows& in, uint32_t rows_in, const uint32_t* rows, const Rows& out, Extent extent,
                                cudaStream_t stream) {
   if (extent.rows == 0) return cudaSuccess;
-  gather_rows<<<grid_of(extent), kThreads, 0, stream>>>(in, rows_in, rows, out, extent);
-  return cudaGetLastError();
+  return launch(gather_rows, extent, stream, in, rows_in, rows, out, extent);
 }
 
 cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& to, Extent extent,
@@ -158,9 +161,8 @@ cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& 
   if (extent.rows == 0) return cudaSuccess;
   return with_element(from.is_short, [&](auto* in) {
     return with_element(to.is_short, [&](auto* out) {
-      convert<ElementOf<decltype(in)>, ElementOf<decltype(out)>>
-          <<<grid_of(extent), kThreads, 0, stream>>>(from, columns_from, to, extent);
-      return cudaGetLastError();
+      return launch(convert<ElementOf<decltype(in)>, ElementOf<decltype(out)>>, extent, stream, from, columns_from, to,
+                    extent);
     });
   });
 }
@@ -168,8 +170,7 @@ cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& 
 cudaError_t launch_add_bias(const Rows& to, const float* bias, Extent extent, cudaStream_t stream) {
   if (extent.rows == 0) return cudaSuccess;
   return with_element(to.is_short, [&](auto* element) {
-    add_bias<ElementOf<decltype(element)>><<<grid_of(extent), kThreads, 0, stream>>>(to, bias, extent);
-    return cudaGetLastError();
+    return launch(add_bias<ElementOf<decltype(element)>>, extent, stream, to, bias, extent);
   });
 }
 

@@ -1,0 +1,55 @@
+// Kernels that begin while the one ahead of them in the stream still runs (programmatic dependent launch, compute capability 9.0
+// and later). A step is some three hundred short kernels: what each does before it needs another's results, and its launch,
+// costs nothing this way.
+//
+// Who is launched with launch_overlapping() calls wait_for_kernels_ahead() before it touches what other kernels of the stream
+// write or read, in at least one thread of every block, whatever the block has to do: the end of a kernel then says that all
+// kernels ahead of it have ended too. let_next_begin() at the start lets the next one's blocks take the places that are left.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace headwater::backend::cuda {
+
+__device__ __forceinline__ void wait_for_kernels_ahead() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Of the current device.
+inline uint32_t device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess)
+    return 0;
+  return static_cast<uint32_t>(value);
+}
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_overlapping(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, uint32_t shared_bytes,
+                               cudaStream_t stream, const Arguments&... arguments) {
+  // One split of the multiprocessors' memory for all: with another one a kernel would wait until everything has left.
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+  attributes[0].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 2 : 1;
+  return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+}  // namespace headwater::backend::cuda
