@@ -31,7 +31,8 @@ Result<Scales> read_scales(const Tensor& weight, const Tensor& tensor) {
     return error(
         ErrorCode::kUnsupported,
         "scales '{}' of shape [{}] for '{}' of {} x {}; supported are one, one a row, and one a block of {} x {}",
-        tensor.name, fmt::join(tensor.shape, ", "), weight.name, rows, columns, kBlock, kBlock);
+        tensor.name, fmt::join(tensor.shape.rbegin(), tensor.shape.rend(), ", "), weight.name, rows, columns, kBlock,
+        kBlock);
   }
   if (tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16) {
     return error(ErrorCode::kUnsupported, "scales '{}' of {}; use F32, F16 or BF16", tensor.name,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <variant>
 
+#include "core/shown.h"
 #include "model/gguf_cursor.h"
 #include "model/gguf_parser.h"
 #include "model/gguf_text.h"
@@ -57,8 +58,8 @@ struct GgufFile::Impl {
   Status mismatch(size_t index, std::string_view expected) const {
     const Entry& entry = contents.entries[index];
     const bool is_array = entry.type == GgufType::kArray;
-    return error(ErrorCode::kCorrupt, "metadata key '{}' holds {} ({}{}); expected {}", entry.key,
-                 describe_value(entry, contents.values[index], 40), is_array ? "array of " : "",
+    return error(ErrorCode::kCorrupt, "offset {}: metadata key '{}' holds {} ({}{}); expected {}", entry.offset,
+                 shown(entry.key), describe_value(entry, contents.values[index], 40), is_array ? "array of " : "",
                  to_string(entry.element_type), expected);
   }
 
@@ -83,8 +84,8 @@ struct GgufFile::Impl {
     const uint32_t stride = scalar_bytes(entry.element_type);
     if (entry.type != GgufType::kArray || stride == 0) return mismatch(*index, expected);
     if (entry.count > kWidenedMax && stride < 4) {
-      return error(ErrorCode::kUnsupported, "metadata key '{}' has {} elements of {} bytes; the limit is {}", key,
-                   entry.count, stride, kWidenedMax);
+      return error(ErrorCode::kUnsupported, "offset {}: metadata key '{}' has {} elements of {} bytes; the limit is {}",
+                   entry.offset, key, entry.count, stride, kWidenedMax);
     }
     std::vector<typename decltype(convert(GgufScalar()))::value_type> values;
     values.reserve(entry.count);

@@ -5,7 +5,7 @@
 //   | magic version tensor_count kv_count | kv ... | tensor info ... | padding | tensor data ... |
 //
 // The mapping lives as long as the GgufFile; every view below points into it. Shortening the file meanwhile
-// stops the process (SIGBUS). A tensor's file_offset counts from the start of its own part.
+// ends the process (SIGBUS, file_signals.h). Offsets count from the start of a tensor's or value's own part.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +70,7 @@ class GgufFile {
     GgufType type;
     GgufType element_type;  // of an array
     uint64_t count;         // of an array; 1 otherwise
+    uint64_t offset;        // of the value, from the start of its file
   };
   const std::vector<Entry>& entries() const;
   std::string describe(std::string_view key, size_t characters_max) const;  // a value as text, for `inspect`

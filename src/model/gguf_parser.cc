@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "core/shown.h"
 #include "model/foreign_file.h"
 #include "model/gguf_cursor.h"
 #include "model/names.h"
@@ -127,28 +128,29 @@ Status Parser::check_count(uint64_t count, uint64_t item_bytes_min, uint64_t off
 Status Parser::read_entry() {
   const uint64_t start = cursor_.position();
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view key, cursor_.read_string("a metadata key", kKeyBytesMax));
-  if (!is_printable(key)) return corrupt(start, "a metadata key is empty or not printable ASCII");
+  if (!is_printable(key)) return corrupt(start, "the metadata key {} is empty or not printable ASCII", quoted(key));
+  const std::string name = shown(key);
   if (!contents_.entry_index.emplace(key, contents_.entries.size()).second) {
-    return corrupt(start, "metadata key '{}' appears twice", key);
+    return corrupt(start, "metadata key '{}' appears twice", name);
   }
-  HEADWATER_ASSIGN_OR_RETURN(const GgufType type, read_type(key));
-  GgufFile::Entry entry{key, type, type, 1};
+  HEADWATER_ASSIGN_OR_RETURN(const GgufType type, read_type(name));
+  GgufFile::Entry entry{key, type, type, 1, 0};
   if (type == GgufType::kArray) {
-    HEADWATER_ASSIGN_OR_RETURN(entry.element_type, read_type(key));
+    HEADWATER_ASSIGN_OR_RETURN(entry.element_type, read_type(name));
     if (entry.element_type == GgufType::kArray) {
       return error(ErrorCode::kUnsupported,
                    "offset {}: metadata key '{}' is an array of arrays; one level is supported", cursor_.position() - 4,
-                   key);
+                   name);
     }
-    HEADWATER_ASSIGN_OR_RETURN(entry.count, cursor_.read<uint64_t>(key));
+    HEADWATER_ASSIGN_OR_RETURN(entry.count, cursor_.read<uint64_t>(name));
     const uint64_t bytes_min = std::max<uint64_t>(scalar_bytes(entry.element_type), 1);
     const bool strings = entry.element_type == GgufType::kString;
     HEADWATER_RETURN_IF_ERROR(check_count(entry.count, strings ? kStringBytesMin : bytes_min, cursor_.position() - 8,
-                                          fmt::format("elements of '{}'", key)));
+                                          fmt::format("elements of '{}'", name)));
   }
-  const uint64_t value_start = cursor_.position();
-  HEADWATER_RETURN_IF_ERROR(skip_values(entry.element_type, entry.count, key));
-  contents_.values.push_back(bytes_.subspan(value_start, cursor_.position() - value_start));
+  entry.offset = cursor_.position();
+  HEADWATER_RETURN_IF_ERROR(skip_values(entry.element_type, entry.count, name));
+  contents_.values.push_back(bytes_.subspan(entry.offset, cursor_.position() - entry.offset));
   contents_.entries.push_back(entry);
   return Status();
 }
@@ -197,7 +199,7 @@ Status Parser::read_alignment() {
 Status Parser::read_tensor() {
   const uint64_t start = cursor_.position();
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view name, cursor_.read_string("a tensor name", kTensorNameBytesMax));
-  if (!is_printable(name)) return corrupt(start, "a tensor name is empty or not printable ASCII");
+  if (!is_printable(name)) return corrupt(start, "the tensor name {} is empty or not printable ASCII", quoted(name));
   if (!contents_.tensor_index.emplace(name, contents_.tensors.size()).second) {
     return corrupt(start, "tensor '{}' appears twice", name);
   }

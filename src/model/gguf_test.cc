@@ -156,6 +156,9 @@ TEST(Gguf, NamesTheTypeThatWasFound) {
     EXPECT_EQ(status.code(), ErrorCode::kCorrupt);
     EXPECT_THAT(status.message(), HasSubstr(text));
   };
+  const auto of_bool = std::ranges::find(file->entries(), "a.bool", &GgufFile::Entry::key);
+  EXPECT_EQ(image[of_bool->offset], std::byte{1});
+  EXPECT_THAT(file->unsigned_at("a.bool").status().message(), HasSubstr(fmt::format("offset {}: ", of_bool->offset)));
   expect(file->unsigned_at("a.i8").status(), "holds -3 (i8); expected an integer of at least 0");
   expect(file->unsigned_at("a.f32").status(), "holds 0.5 (f32)");
   expect(file->unsigned_at("a.bool").status(), "holds true (bool)");

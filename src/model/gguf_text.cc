@@ -1,8 +1,10 @@
 #include "model/gguf_text.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
+#include "core/shown.h"
 #include "model/gguf_cursor.h"
 #include "model/gguf_parser.h"
 
@@ -16,40 +18,6 @@ T load(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof(T));
   return value;
-}
-
-// Bytes of the printable UTF-8 character that `text` begins with; 0 when it begins with a control character or with
-// what is not UTF-8. (Overlong forms pass: they are printed, never interpreted.)
-size_t printable_bytes(std::string_view text) {
-  const auto lead = static_cast<uint8_t>(text[0]);
-  if (lead < 0x80) return lead >= 0x20 && lead != 0x7f ? 1 : 0;
-  const size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((static_cast<uint8_t>(text[i]) & 0xc0) != 0x80) return 0;
-  }
-  const bool control = lead == 0xc2 && static_cast<uint8_t>(text[1]) < 0xa0;  // U+0080 to U+009F
-  return control ? 0 : bytes;
-}
-
-// Appends at most `characters_max` characters of `text`, quoted; lowers it by what was used.
-void append_quoted(std::string_view text, size_t& characters_max, std::string& out) {
-  out += '"';
-  while (!text.empty() && characters_max > 0) {
-    const size_t bytes = printable_bytes(text);
-    if (text[0] == '\n') {
-      out += "\\n";
-    } else if (text[0] == '"' || text[0] == '\\') {
-      out += {'\\', text[0]};
-    } else if (bytes == 0) {
-      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[0]));
-    } else {
-      out += text.substr(0, bytes);
-    }
-    text.remove_prefix(bytes == 0 ? 1 : bytes);
-    --characters_max;
-  }
-  out += text.empty() ? "\"" : "...\"";
 }
 
 }  // namespace
@@ -96,7 +64,8 @@ std::string describe_value(const GgufFile::Entry& entry, std::span<const std::by
     if (is_array) out += i == 0 ? " " : ", ";
     if (entry.element_type == GgufType::kString) {
       const auto text = cursor.read_string(entry.key, cursor.remaining());
-      append_quoted(text.value(), characters_left, out);
+      out += quoted(text.value(), characters_left);
+      characters_left -= std::min(characters_left, text->size());
       continue;
     }
     const std::byte* at = value.data() + cursor.position();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/shown.h"
 #include "model/names.h"
 
 namespace headwater::model {
@@ -11,6 +12,7 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kHeaderBytesMax = 100'000'000;  // the format's own limit
 constexpr size_t kDimensionsMax = 8;
+constexpr size_t kNameBytesMax = 1024;  // names go into messages
 constexpr std::string_view kMetadata = "__metadata__";
 
 template <typename... Args>
@@ -42,7 +44,7 @@ Result<DType> read_dtype(std::string_view name, const json::Value* value) {
       ErrorCode::kUnsupported,
       "offset {}: tensor '{}' has dtype \"{}\"; supported are F32, F16, BF16 and F8_E4M3 for weights, F64, I64, "
       "I32, I16, I8, U8 and BOOL beside them",
-      kLengthBytes, name, is_printable(text.substr(0, 20)) ? text.substr(0, 20) : "?");
+      kLengthBytes, name, shown(text, 20));
 }
 
 Result<std::vector<uint64_t>> read_numbers(std::string_view name, std::string_view field, const json::Value* value,
@@ -62,7 +64,10 @@ Result<std::vector<uint64_t>> read_numbers(std::string_view name, std::string_vi
 
 Result<Tensor> read_tensor(std::string_view name, const json::Value& entry, std::span<const std::byte> bytes,
                            uint64_t data_start) {
-  if (!is_printable(name)) return corrupt("a tensor name is empty or not printable ASCII");
+  if (!is_printable(name)) return corrupt("the tensor name {} is empty or not printable ASCII", quoted(name));
+  if (name.size() > kNameBytesMax) {
+    return corrupt("the tensor name {} has {} bytes; the limit is {}", quoted(name), name.size(), kNameBytesMax);
+  }
   HEADWATER_ASSIGN_OR_RETURN(const DType dtype, read_dtype(name, json::find(entry, "dtype")));
   HEADWATER_ASSIGN_OR_RETURN(std::vector<uint64_t> shape,
                              read_numbers(name, "shape", json::find(entry, "shape"), kDimensionsMax));
@@ -108,7 +113,7 @@ Result<SafetensorsContents> parse_safetensors(std::span<const std::byte> bytes) 
   SafetensorsContents contents{std::make_unique<const json::Value>(std::move(header)), {}};
   if (!contents.header->is_object()) return corrupt("the header is no JSON object");
   if (const auto name = json::repeated_name(text)) {
-    return corrupt("tensor '{}' appears twice", is_printable(*name) ? *name : "?");
+    return corrupt("tensor '{}' appears twice", shown(*name));
   }
   const uint64_t data_start = kLengthBytes + text.size();
   for (const auto& [name, entry] : contents.header->get_object()) {

@@ -129,6 +129,8 @@ TEST(SafetensorsRefuses, NamesThatRepeatAndDtypesItDoesNotKnow) {
   for (const char* dtype : {"F8_E5M2", "Q4_0", "u8", "\\u001b[31m"}) {
     const Status status = refusal(SafetensorsWriter().tensor_bytes("w", dtype, {8}, data).image());
     EXPECT_EQ(status.code(), ErrorCode::kUnsupported) << dtype;
+  expect_corrupt(SafetensorsWriter().tensor_bytes(std::string(2000, 'w'), "U8", {8}, data).image(),
+                 "www...\" has 2000 bytes; the limit is 1024");
     EXPECT_THAT(status.message(), HasSubstr("supported are F32, F16, BF16"));
   }
 }

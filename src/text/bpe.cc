@@ -4,6 +4,7 @@
 #include <functional>
 #include <unordered_set>
 
+#include "core/shown.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
@@ -84,8 +85,8 @@ Status Bpe::add_merges(const TokenizerSpec& spec) {
     }
     const std::string& missing = left_id == kNoToken ? left : right_id == kNoToken ? right : joined;
     if (!others.contains(missing)) {
-      return error(ErrorCode::kCorrupt, "merge {} is \"{}\" \"{}\", but the vocabulary lacks \"{}\"", rank,
-                   spec.merges[rank].first, spec.merges[rank].second, missing);
+      return error(ErrorCode::kCorrupt, "merge {} is {} {}, but the vocabulary lacks {}", rank,
+                   quoted(spec.merges[rank].first), quoted(spec.merges[rank].second), quoted(missing));
     }
   }
   return {};

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <span>
 
+#include "core/shown.h"
+
 namespace headwater::text {
 namespace {
 
@@ -143,8 +145,8 @@ Result<PreTokenizerRule> pre_tokenizer_rule(std::string_view name) {
     if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) return rule_of(row);
     names.insert(names.end(), row.names.begin(), row.names.end());
   }
-  return error(ErrorCode::kUnsupported, "the pre-tokeniser \"{}\" (tokenizer.ggml.pre) is not known; known are {}",
-               name, fmt::join(names, ", "));
+  return error(ErrorCode::kUnsupported, "the pre-tokeniser {} (tokenizer.ggml.pre) is not known; known are {}",
+               quoted(name), fmt::join(names, ", "));
 }
 
 Result<std::string_view> pre_tokenizer_name(const TokenizerSpec& spec) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/shown.h"
+
 namespace headwater::text {
 namespace {
 
@@ -60,7 +62,7 @@ bool is_known_group(std::string_view after_question_mark) {
 }
 
 Status refuse(std::string_view what, std::string_view expression) {
-  return error(ErrorCode::kUnsupported, "{} in the expression \"{}\" is not supported", what, expression);
+  return error(ErrorCode::kUnsupported, "{} in the expression {} is not supported", what, quoted(expression));
 }
 
 Result<std::string> translate(std::string_view expression) {
@@ -130,7 +132,7 @@ Result<Regex> Regex::create(std::string_view expression, uint32_t match_limit) {
   if (!compiled->code) {
     PCRE2_UCHAR message[128] = {};
     pcre2_get_error_message(code, message, sizeof message);
-    return error(ErrorCode::kUnsupported, "the expression \"{}\" does not compile: {} (at {})", pattern,
+    return error(ErrorCode::kUnsupported, "the expression {} does not compile: {} (at {})", quoted(pattern),
                  reinterpret_cast<const char*>(message), offset);
   }
   compiled->has_jit = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE) == 0;

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "model/names.h"
+#include "core/shown.h"
 #include "text/utf8.h"
 
 namespace headwater::text {
@@ -81,11 +81,10 @@ class Scores {
   }
 
   Status refusal(size_t id) const {
-    return error(
-        ErrorCode::kUnsupported,
-        "tokenizer.json: the merges around \"{}\" do not come from scores, and GGUF keeps scores alone: use the "
-        "folder as it is",
-        model::without_controls(std::string(spec_.tokens[id])));
+    return error(ErrorCode::kUnsupported,
+                 "tokenizer.json: the merges around {} do not come from scores, and GGUF keeps scores alone: use the "
+                 "folder as it is",
+                 quoted(spec_.tokens[id]));
   }
 
   const TokenizerSpec& spec_;

@@ -1,5 +1,6 @@
 // tokenizer.ggml.* as ggml/docs/gguf.md describes it. What those keys leave open is filled in as the models' own
 // tokenizers do it (pre_tokenizer_rules.cc), and where the keys' defaults matter as llama.cpp's files expect.
+#include "core/shown.h"
 #include "text/byte_alphabet.h"
 #include "text/pre_tokenizer_rules.h"
 #include "text/tokenizer_spec.h"
@@ -55,8 +56,8 @@ Status read_merges(const model::GgufFile& file, TokenizerSpec& spec) {
   for (const std::string_view merge : merges) {
     const size_t space = merge.find(' ', 1);
     if (space == std::string_view::npos) {
-      return error(ErrorCode::kCorrupt, "merge {} is \"{}\"; it needs two tokens with a space between",
-                   spec.merges.size(), merge);
+      return error(ErrorCode::kCorrupt, "merge {} is {}; it needs two tokens with a space between", spec.merges.size(),
+                   quoted(merge));
     }
     spec.merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
   }
@@ -187,9 +188,9 @@ Result<TokenizerSpec> read_tokenizer_gguf(const model::GgufFile& file) {
     read = read_gemma4(file, spec);
   } else {
     read = error(ErrorCode::kUnsupported,
-                 "tokenizer.ggml.model is \"{}\"; read are \"gpt2\" (byte-level BPE), \"llama\" (SentencePiece BPE), "
+                 "tokenizer.ggml.model is {}; read are \"gpt2\" (byte-level BPE), \"llama\" (SentencePiece BPE), "
                  "\"t5\" (unigram) and \"gemma4\"{}",
-                 model, model == "bert" ? "; WordPiece is not" : "");
+                 quoted(model), model == "bert" ? "; WordPiece is not" : "");
   }
   if (!read.is_ok()) return read;
   return spec;

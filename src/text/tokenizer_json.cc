@@ -4,6 +4,7 @@
 #include <boost/json/parse.hpp>
 #include <cmath>
 
+#include "core/shown.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer_json_document.h"
 #include "text/tokenizer_json_steps.h"
@@ -69,8 +70,8 @@ Status read_merges(const TokenizerDocument& document, TokenizerSpec& spec) {
     }
     const size_t space = merge.find(' ');
     if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
-      return error(ErrorCode::kCorrupt, "tokenizer.json: merge {} is \"{}\"; it needs two tokens with a space between",
-                   i, merge);
+      return error(ErrorCode::kCorrupt, "tokenizer.json: merge {} is {}; it needs two tokens with a space between", i,
+                   quoted(merge));
     }
     spec.merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
   }
@@ -104,7 +105,7 @@ Status read_bpe(const json::value& value, const TokenizerDocument& document, siz
     HEADWATER_ASSIGN_OR_RETURN(const std::string_view unknown, fields.string("unk_token"));
     const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), unknown);
     if (found == spec.tokens.end()) {
-      return error(ErrorCode::kCorrupt, "tokenizer.json: the vocabulary lacks the unknown token \"{}\"", unknown);
+      return error(ErrorCode::kCorrupt, "tokenizer.json: the vocabulary lacks the unknown token {}", quoted(unknown));
     }
     spec.unknown = static_cast<TokenId>(found - spec.tokens.begin());
   }
@@ -151,13 +152,13 @@ Status read_added(const json::value& value, size_t ids_max, TokenizerSpec& spec)
                  token.id, token.spelling.size(), kAddedBytesMax);
   }
   if (id >= ids_max) {
-    return error(ErrorCode::kCorrupt, "tokenizer.json: the added token \"{}\" has the id {}; ids are below {}",
-                 token.spelling, token.id, ids_max);
+    return error(ErrorCode::kCorrupt, "tokenizer.json: the added token {} has the id {}; ids are below {}",
+                 quoted(token.spelling), token.id, ids_max);
   }
   if (id >= spec.tokens.size()) resize(id + 1, spec);
   if (!spec.tokens[id].empty() && spec.tokens[id] != token.spelling) {
-    return error(ErrorCode::kCorrupt, "tokenizer.json: id {} is both \"{}\" and \"{}\"", token.id, spec.tokens[id],
-                 token.spelling);
+    return error(ErrorCode::kCorrupt, "tokenizer.json: id {} is both {} and {}", token.id, quoted(spec.tokens[id]),
+                 quoted(token.spelling));
   }
   if (token.is_control) {
     spec.types[id] = TokenType::kControl;
@@ -178,7 +179,8 @@ Status read_model(const json::value& value, const TokenizerDocument& document, s
   }
   if (type == "BPE") return read_bpe(value, document, added, spec);
   if (type == "Unigram") return read_unigram(value, document, spec);
-  return error(ErrorCode::kUnsupported, "tokenizer.json: the model {} is not supported; BPE and Unigram are", type);
+  return error(ErrorCode::kUnsupported, "tokenizer.json: the model {} is not supported; BPE and Unigram are",
+               quoted(type));
 }
 
 Status read_parts(const JsonFields& fields, const TokenizerDocument& document, TokenizerSpec& spec) {

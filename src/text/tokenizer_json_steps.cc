@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/shown.h"
 #include "text/byte_alphabet.h"
 #include "text/pre_tokenizer_rules.h"
 #include "text/utf8.h"
@@ -48,7 +49,7 @@ Result<SplitBehavior> read_behavior(const JsonFields& fields, std::string_view o
   for (const auto& [known, behavior] : kBehaviors) {
     if (name == known) return behavior;
   }
-  return refuse(fields.what(), fmt::format("with behavior \"{}\"", name));
+  return refuse(fields.what(), fmt::format("with behavior {}", quoted(name)));
 }
 
 Result<PreTokenizerStep::Prepend> read_prepend(const JsonFields& fields) {
@@ -60,7 +61,7 @@ Result<PreTokenizerStep::Prepend> read_prepend(const JsonFields& fields) {
   if (scheme == "always") return Prepend::kAlways;
   if (scheme == "first") return Prepend::kFirst;
   if (scheme == "never") return Prepend::kNever;
-  return refuse(fields.what(), fmt::format("with prepend_scheme \"{}\"", scheme));
+  return refuse(fields.what(), fmt::format("with prepend_scheme {}", quoted(scheme)));
 }
 
 // The members of a Sequence, each through `read`.
@@ -113,7 +114,7 @@ Status read_metaspace(const json::value& value, TokenizerSpec& spec) {
                                                                           "prepend_scheme", "split", "str_rep"}));
   PreTokenizerStep step{.kind = PreTokenizerStep::Kind::kMetaspace};
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view mark, fields.string("replacement"));
-  if (count_characters(mark) != 1) return refuse(fields.what(), fmt::format("with the replacement \"{}\"", mark));
+  if (count_characters(mark) != 1) return refuse(fields.what(), fmt::format("with the replacement {}", quoted(mark)));
   step.mark = mark;
   HEADWATER_ASSIGN_OR_RETURN(step.prepend, read_prepend(fields));
   HEADWATER_ASSIGN_OR_RETURN(step.splits, fields.flag("split", true));
@@ -204,13 +205,14 @@ Status append_template_token(const JsonFields& fields, std::string_view name, si
   const json::object* described = token ? token->if_object() : nullptr;
   const json::value* ids = described ? described->if_contains("ids") : nullptr;
   if (!ids || !ids->is_array()) {
-    return error(ErrorCode::kCorrupt, "tokenizer.json: TemplateProcessing does not describe its token \"{}\"", name);
+    return error(ErrorCode::kCorrupt, "tokenizer.json: TemplateProcessing does not describe its token {}",
+                 quoted(name));
   }
   for (const json::value& id : ids->get_array()) {
     const int64_t* number = id.if_int64();
     if (!number || *number < 0 || static_cast<uint64_t>(*number) >= vocabulary) {
-      return error(ErrorCode::kCorrupt, "tokenizer.json: TemplateProcessing gives \"{}\" an id that no token has",
-                   name);
+      return error(ErrorCode::kCorrupt, "tokenizer.json: TemplateProcessing gives {} an id that no token has",
+                   quoted(name));
     }
     out.push_back(static_cast<TokenId>(*number));
   }
@@ -276,7 +278,7 @@ Result<JsonFields> JsonFields::create(const json::value& value, std::string_view
   for (const auto& field : *fields.object_) {
     const std::string_view name = field.key();
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return refuse(what, fmt::format("with the field \"{}\"", name));
+      return refuse(what, fmt::format("with the field {}", quoted(name)));
     }
   }
   return fields;
@@ -333,7 +335,7 @@ Status read_normalizer(const json::value& value, TokenizerSpec& spec) {
   if (type == "Strip" || type == "Replace" || type == "Prepend" || type == "Precompiled") {
     return read_changing_normalizer(value, type, spec);
   }
-  return refuse("the normalizer", type);
+  return refuse("the normalizer", shown(type));
 }
 
 Status read_pre_tokenizer(const json::value& value, TokenizerSpec& spec) {
@@ -348,7 +350,7 @@ Status read_pre_tokenizer(const json::value& value, TokenizerSpec& spec) {
   if (type == "Whitespace" || type == "WhitespaceSplit" || type == "Digits" || type == "Punctuation") {
     return read_named_split(value, type, spec);
   }
-  return refuse("the pre_tokenizer", type);
+  return refuse("the pre_tokenizer", shown(type));
 }
 
 Status read_post_processor(const json::value& value, TokenizerSpec& spec) {
@@ -359,7 +361,7 @@ Status read_post_processor(const json::value& value, TokenizerSpec& spec) {
                          [&](const json::value& member) { return read_post_processor(member, spec); });
   }
   if (type == "TemplateProcessing") return read_template(value, spec);
-  return refuse("the post_processor", type);
+  return refuse("the post_processor", shown(type));
 }
 
 Status read_decoder(const json::value& value, TokenizerSpec& spec) {
@@ -401,7 +403,7 @@ Status read_decoder(const json::value& value, TokenizerSpec& spec) {
     }
     return {};
   }
-  return refuse("the decoder", type);
+  return refuse("the decoder", shown(type));
 }
 
 }  // namespace headwater::text

@@ -128,6 +128,7 @@ TEST(LlamaFamily, RefusesNumbersOutOfRange) {
     EXPECT_THAT(status.message(), AllOf(HasSubstr(key), HasSubstr(value)));
   };
   expect_refused(load_with("llama.block_count", 0u), "llama.block_count", "0");
+  expect_refused(load_with("llama.block_count", 0u), "offset ", ": llama.block_count is 0; expected 1 to 1024");
   expect_refused(load_with("llama.block_count", 2000u), "llama.block_count", "2000");
   expect_refused(load_with("llama.block_count", 4000000000u), "llama.block_count", "4000000000");
   expect_refused(load_with("llama.attention.head_count_kv", 8u), "head_count_kv", "8");
@@ -145,6 +146,7 @@ TEST(LlamaFamily, NamesAnUnknownFamilyAndTheKnownOnes) {
   const Status status = load_with("general.architecture", std::string("mamba"));
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("mamba"), HasSubstr("llama")));
+  EXPECT_LT(load_with("general.architecture", std::string(60000, 'x')).message().size(), 300u);
 }
 
 TEST(LlamaFamily, RefusesRopeScalingItDoesNotCompute) {

@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include "core/shown.h"
 #include "model/families/family.h"
 #include "model/families/gemma2/gemma2.h"
 #include "model/families/gemma3/gemma3.h"
@@ -50,7 +51,7 @@ Result<const Family*> find_family(const Hyperparameters& h) {
     }
     names.push_back(family.name);
   }
-  return error(ErrorCode::kUnsupported, "model family '{}' ({}) is not supported; known: {}", h.architecture(),
+  return error(ErrorCode::kUnsupported, "model family '{}' ({}) is not supported; known: {}", shown(h.architecture()),
                h.is_gguf() ? "general.architecture" : "model_type", fmt::join(names, ", "));
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/names.h"
+#include "core/shown.h"
+#include "ops/logit_blocks.h"
 
 namespace headwater::model {
 namespace {
@@ -54,18 +55,19 @@ void read_rope_shape(Hyperparameters& h, ModelShape& shape) {
 
 void read_vocabulary(Hyperparameters& h, ModelShape& shape) {
   if (h.checkpoint().tensors().empty()) {  // a config.json alone
-    shape.vocabulary = h.integer({"", "vocab_size"}, 1, 1 << 24);
+    shape.vocabulary = h.integer({"", "vocab_size"}, 1, ops::kVocabularyMax);
     return;
   }
   const std::string_view name = h.is_gguf() ? "token_embd.weight" : "model.embed_tokens.weight";
   const Tensor* embedding = h.checkpoint().find(name);
   if (embedding == nullptr) return h.fail(error(ErrorCode::kCorrupt, "tensor {} is missing", name));
   const uint64_t rows = embedding->rows();
-  if (rows < 1 || rows > (1u << 24)) {
-    return h.fail(error(ErrorCode::kCorrupt, "{} has {} rows; expected 1 to {}", name, rows, 1u << 24));
+  if (rows < 1 || rows > ops::kVocabularyMax) {
+    return h.fail(error(ErrorCode::kCorrupt, "{} has {} rows; expected 1 to {}", name, rows, ops::kVocabularyMax));
   }
   shape.vocabulary = static_cast<uint32_t>(rows);
-  const uint32_t said = h.is_gguf() ? shape.vocabulary : h.integer(kVocabulary, 1, 1 << 24, shape.vocabulary);
+  const uint32_t said =
+      h.is_gguf() ? shape.vocabulary : h.integer(kVocabulary, 1, ops::kVocabularyMax, shape.vocabulary);
   if (said != shape.vocabulary) {
     h.fail(error(ErrorCode::kCorrupt, "vocab_size is {}, but {} has {} rows", said, name, rows));
   }
@@ -73,7 +75,7 @@ void read_vocabulary(Hyperparameters& h, ModelShape& shape) {
 
 ModelShape read_shape(Hyperparameters& h, uint32_t head_dim_absent) {
   ModelShape shape;
-  shape.name = without_controls(h.name());
+  shape.name = shown(h.name());
   shape.layers = h.integer({"block_count", "num_hidden_layers"}, 1, 1024);
   shape.embedding = h.integer(kEmbedding, 1, 1 << 17);
   shape.feed_forward = h.integer(kFeedForward, 1, 1 << 20);
@@ -100,7 +102,8 @@ std::vector<bool> listed_windows(Hyperparameters& h, uint32_t layers, uint32_t& 
   for (const std::string& type : types) {
     windows.push_back(type == "sliding_attention");
     if (type != "sliding_attention" && type != "full_attention") {
-      h.fail(error(ErrorCode::kUnsupported, "layer_types holds '{}'; known: full_attention, sliding_attention", type));
+      h.fail(error(ErrorCode::kUnsupported, "layer_types holds {}; known: full_attention, sliding_attention",
+                   quoted(type)));
     }
   }
   if (h.is_gguf() && h.has(kPattern) && h.checkpoint().gguf()->bools_at(h.key_text(kPattern))) {
@@ -137,7 +140,8 @@ Blueprint read_common(Hyperparameters& h, const CommonReading& reading) {
   h.expect_flag({"attention.causal", "is_causal"}, true);
   const std::string quantised = h.text({"", "quantization_config.quant_method"}, "");
   if (!quantised.empty() && quantised != "fp8" && quantised != "mxfp4") {
-    h.fail(error(ErrorCode::kUnsupported, "quantization_config.quant_method is '{}'; known: fp8, mxfp4", quantised));
+    h.fail(
+        error(ErrorCode::kUnsupported, "quantization_config.quant_method is {}; known: fp8, mxfp4", quoted(quantised)));
   }
   blueprint.tied =
       h.is_gguf() ? h.checkpoint().find("output.weight") == nullptr : h.flag({"", "tie_word_embeddings"}, reading.tied);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/names.h"
+#include "core/shown.h"
 #include "model/transformer/known_keys.h"
 
 namespace headwater::model {
@@ -45,23 +45,21 @@ bool is_empty(const json::Value& value) {
   return value.is_null() || (value.is_bool() && !value.get_bool()) || (value.is_array() && value.get_array().empty());
 }
 
-std::string shown(const json::Value& value) {
-  std::string text = value.is_string()   ? fmt::format("\"{}\"", std::string_view(value.get_string()))
-                     : value.is_bool()   ? fmt::format("{}", value.get_bool())
-                     : value.is_array()  ? fmt::format("a list of {}", value.get_array().size())
-                     : value.is_int64()  ? fmt::format("{}", value.get_int64())
-                     : value.is_uint64() ? fmt::format("{}", value.get_uint64())
-                     : value.is_double() ? fmt::format("{}", value.get_double())
-                                         : "null";
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return without_controls(std::move(text));
+std::string describe(const json::Value& value) {
+  if (value.is_string()) return quoted(value.get_string());
+  if (value.is_bool()) return fmt::format("{}", value.get_bool());
+  if (value.is_array()) return fmt::format("a list of {}", value.get_array().size());
+  if (value.is_int64()) return fmt::format("{}", value.get_int64());
+  if (value.is_uint64()) return fmt::format("{}", value.get_uint64());
+  if (value.is_double()) return fmt::format("{:#}", value.get_double());  // 64.0, which is no integer here
+  return value.is_object() ? "an object" : "null";
 }
 
 Result<double> as_number(const json::Value& value, std::string_view key) {
   if (value.is_double()) return value.get_double();
   if (value.is_int64()) return static_cast<double>(value.get_int64());
   if (value.is_uint64()) return static_cast<double>(value.get_uint64());
-  return error(ErrorCode::kCorrupt, "{} is {}; expected a number", key, shown(value));
+  return error(ErrorCode::kCorrupt, "{} is {}; expected a number", key, describe(value));
 }
 
 bool known_prefix(std::string_view key, std::span<const std::string_view> prefixes) {
@@ -74,6 +72,10 @@ Status unknown(std::string_view key, std::string_view value) {
   return error(ErrorCode::kUnsupported,
                "{} is {}: it may stand for a variant that is not computed here; remove it from the file if it does not",
                key, value);
+}
+
+std::string range(auto low, auto high) {
+  return fmt::format("{} to {}", low, high);
 }
 
 }  // namespace
@@ -91,10 +93,22 @@ Result<Hyperparameters> Hyperparameters::open(const Checkpoint& checkpoint) {
   flatten(checkpoint.folder()->config(), "", leaves);
   h.leaves_ = under_first_names(leaves);
   h.architecture_ = h.text({"", "model_type"}, "");
+  HEADWATER_RETURN_IF_ERROR(h.failure_);
   if (h.architecture_.empty()) return error(ErrorCode::kNotFound, "config.json has no model_type");
   h.name_ = h.text({"", "_name_or_path"}, "");
   HEADWATER_RETURN_IF_ERROR(h.failure_);
   return h;
+}
+
+Status Hyperparameters::unexpected(Key key, std::string_view found, std::string_view expected) const {
+  const std::string name = key_text(key);
+  std::string place;
+  if (is_gguf()) {
+    const auto& entries = checkpoint_->gguf()->entries();
+    const auto entry = std::ranges::find(entries, name, &GgufFile::Entry::key);
+    if (entry != entries.end()) place = fmt::format("offset {}: ", entry->offset);
+  }
+  return error(ErrorCode::kCorrupt, "{}{} is {}; expected {}", place, name, found, expected);
 }
 
 std::string Hyperparameters::key_text(Key key) const {
@@ -153,12 +167,12 @@ uint32_t Hyperparameters::read_integer(Key key, uint64_t low, uint64_t high) {
     if (value == nullptr) return error(ErrorCode::kNotFound, "config.json has no {}", name);
     if (value->is_uint64()) return value->get_uint64();
     if (value->is_int64() && value->get_int64() >= 0) return static_cast<uint64_t>(value->get_int64());
-    return error(ErrorCode::kCorrupt, "{} is {}; expected {} to {}", name, shown(*value), low, high);
+    return unexpected(key, describe(*value), "an integer from " + range(low, high));
   };
   const std::optional<uint64_t> value = take(key, read());
   if (!value) return static_cast<uint32_t>(low);
   if (*value >= low && *value <= high) return static_cast<uint32_t>(*value);
-  fail(error(ErrorCode::kCorrupt, "{} is {}; expected {} to {}", name, *value, low, high));
+  fail(unexpected(key, fmt::format("{}", *value), range(low, high)));
   return static_cast<uint32_t>(low);
 }
 
@@ -173,7 +187,7 @@ double Hyperparameters::read_number(Key key, double low, double high) {
   const std::optional<double> value = take(key, read());
   if (!value) return low;
   if (*value >= low && *value <= high) return *value;
-  fail(error(ErrorCode::kCorrupt, "{} is {}; expected {} to {}", name, *value, low, high));
+  fail(unexpected(key, fmt::format("{}", *value), range(low, high)));
   return low;
 }
 
@@ -183,7 +197,7 @@ bool Hyperparameters::flag(Key key, bool absent) {
     if (is_gguf()) return checkpoint_->gguf()->bool_at(key_text(key));
     const json::Value* value = find(key);
     if (value->is_bool()) return value->get_bool();
-    return error(ErrorCode::kCorrupt, "{} is {}; expected true or false", key.folder, shown(*value));
+    return unexpected(key, describe(*value), "true or false");
   };
   return take(key, read()).value_or(absent);
 }
@@ -197,7 +211,7 @@ std::string Hyperparameters::text(Key key, std::string_view absent) {
     }
     const json::Value* value = find(key);
     if (value->is_string()) return std::string(value->get_string());
-    return error(ErrorCode::kCorrupt, "{} is {}; expected a text", key.folder, shown(*value));
+    return unexpected(key, describe(*value), "a text");
   };
   return take(key, read()).value_or(std::string(absent));
 }
@@ -208,7 +222,7 @@ std::vector<double> Hyperparameters::numbers(Key key, size_t count, double low, 
   const auto read = [&]() -> Result<std::vector<double>> {
     if (is_gguf()) return checkpoint_->gguf()->numbers_at(name);
     const json::Value* list = find(key);
-    if (!list->is_array()) return error(ErrorCode::kCorrupt, "{} is {}; expected a list", name, shown(*list));
+    if (!list->is_array()) return unexpected(key, describe(*list), "a list");
     std::vector<double> values;
     for (const json::Value& item : list->get_array()) {
       HEADWATER_ASSIGN_OR_RETURN(values.emplace_back(), as_number(item, name));
@@ -217,11 +231,11 @@ std::vector<double> Hyperparameters::numbers(Key key, size_t count, double low, 
   };
   std::vector<double> values = take(key, read()).value_or(std::vector<double>());
   if (failure_ && values.size() != count) {
-    fail(error(ErrorCode::kCorrupt, "{} has {} numbers; expected {}", name, values.size(), count));
+    fail(unexpected(key, fmt::format("a list of {}", values.size()), fmt::format("{} numbers", count)));
   }
   for (const double value : values) {
     if (!(value >= low && value <= high)) {
-      fail(error(ErrorCode::kCorrupt, "{} holds {}; expected {} to {}", name, value, low, high));
+      fail(unexpected(key, fmt::format("a list with {}", value), range(low, high)));
     }
   }
   return failure_ ? values : std::vector<double>(count, low);
@@ -240,7 +254,7 @@ std::vector<std::string> Hyperparameters::texts(Key key, size_t count) {
     }
   }
   if (!all || values.size() != count) {
-    fail(error(ErrorCode::kCorrupt, "{} is {}; expected a list of {} texts", key.folder, shown(*list), count));
+    fail(unexpected(key, describe(*list), fmt::format("a list of {} texts", count)));
     values.resize(count);
   }
   return values;
@@ -250,7 +264,7 @@ std::vector<bool> Hyperparameters::flags(Key key, size_t count) {
   if (!is_gguf() || !has(key)) return {};
   std::vector<bool> values = take(key, checkpoint_->gguf()->bools_at(key_text(key))).value_or(std::vector<bool>());
   if (failure_ && values.size() != count) {
-    fail(error(ErrorCode::kCorrupt, "{} has {} flags; expected {}", key_text(key), values.size(), count));
+    fail(unexpected(key, fmt::format("a list of {}", values.size()), fmt::format("{} flags", count)));
   }
   values.resize(count);
   return values;
@@ -259,8 +273,8 @@ std::vector<bool> Hyperparameters::flags(Key key, size_t count) {
 void Hyperparameters::expect_text(Key key, std::string_view known, std::string_view absent) {
   const std::string value = text(key, absent);
   if (value == known) return;
-  fail(error(ErrorCode::kUnsupported, "{} is \"{}\", which is not computed here; known: \"{}\"", key_text(key), value,
-             known));
+  fail(error(ErrorCode::kUnsupported, "{} is {}, which is not computed here; known: \"{}\"", key_text(key),
+             quoted(value), known));
 }
 
 void Hyperparameters::expect_flag(Key key, bool known) {
@@ -300,13 +314,13 @@ Status Hyperparameters::finish() const {
     for (const GgufFile::Entry& entry : file->entries()) {
       if (!entry.key.starts_with(prefix) || read_.contains(entry.key)) continue;
       if (known_prefix(entry.key.substr(prefix.size()), kHarmlessInGguf)) continue;
-      return unknown(entry.key, file->describe(entry.key, 60));
+      return unknown(fmt::format("offset {}: {}", entry.offset, shown(entry.key)), file->describe(entry.key, 60));
     }
     return {};
   }
   for (const auto& [path, value] : leaves_) {
     if (read_.contains(path) || is_empty(*value) || known_prefix(path, kHarmlessInConfig)) continue;
-    return unknown(fmt::format("{} of config.json", path), shown(*value));
+    return unknown(fmt::format("{} of config.json", shown(path)), describe(*value));
   }
   return {};
 }

@@ -82,6 +82,7 @@ class Hyperparameters {
  private:
   explicit Hyperparameters(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
   const json::Value* find(Key key) const;  // of config.json; null when absent or null
+  Status unexpected(Key key, std::string_view found, std::string_view expected) const;
   template <typename T>
   std::optional<T> take(Key key, Result<T> value);
   uint32_t read_integer(Key key, uint64_t low, uint64_t high);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/shown.h"
+
 namespace headwater::model {
 namespace {
 
@@ -166,7 +168,7 @@ RopeTable read_rope(Hyperparameters& h, float base, uint32_t dims, uint32_t cont
     read_longrope(h, base, context_max, table);
   } else {
     h.fail(error(ErrorCode::kUnsupported,
-                 "RoPE scaling '{}' is not supported; known: none, linear, llama3, yarn, longrope", kind));
+                 "RoPE scaling '{}' is not supported; known: none, linear, llama3, yarn, longrope", shown(kind)));
   }
   return table;
 }

@@ -9,8 +9,14 @@
 namespace headwater::model {
 namespace {
 
-std::string shape_text(uint64_t columns, uint64_t rows) {
-  return rows == 1 ? fmt::format("[{}]", columns) : fmt::format("[{}, {}]", columns, rows);
+// As the format has it: a folder names columns last.
+std::string shape_text(std::vector<uint64_t> columns_first, bool gguf) {
+  if (!gguf) std::ranges::reverse(columns_first);
+  return fmt::format("[{}]", fmt::join(columns_first, ", "));
+}
+
+std::string shape_text(const Slot& slot, bool gguf) {
+  return slot.rows == 1 ? shape_text({slot.columns}, gguf) : shape_text({slot.columns, slot.rows}, gguf);
 }
 
 // Adds the slots of one layer, or of what stands beside the layers.
@@ -241,12 +247,12 @@ Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, co
   for (const Slot& slot : slots) {
     const Tensor* tensor = checkpoint.find(slot.name);
     if (tensor == nullptr) {
-      return error(ErrorCode::kCorrupt, "tensor {} {} is missing", slot.name, shape_text(slot.columns, slot.rows));
+      return error(ErrorCode::kCorrupt, "tensor {} {} is missing", slot.name, shape_text(slot, blueprint.gguf));
     }
     expected.insert(tensor->name);
     if (tensor->columns() != slot.columns || tensor->rows() != slot.rows) {
-      return error(ErrorCode::kCorrupt, "tensor {} has shape [{}]; expected {}", slot.name,
-                   fmt::join(tensor->shape, ", "), shape_text(slot.columns, slot.rows));
+      return error(ErrorCode::kCorrupt, "tensor {} has shape {}; expected {}", slot.name,
+                   shape_text(tensor->shape, blueprint.gguf), shape_text(slot, blueprint.gguf));
     }
     if (!slot.load && !is_weight_type(tensor->dtype) && tensor->dtype != DType::kF8E4M3) {
       return error(ErrorCode::kUnsupported, "tensor {} has type {}; expected a type of weights", slot.name,
@@ -256,9 +262,8 @@ Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, co
   for (const Tensor& tensor : checkpoint.tensors()) {
     if (expected.contains(tensor.name) || numbers_read.contains(tensor.name)) continue;
     if (is_harmless(tensor.name, checkpoint, blueprint)) continue;
-    return error(ErrorCode::kUnsupported,
-                 "tensor {} [{}] is not part of the family '{}'; this variant is not supported", tensor.name,
-                 fmt::join(tensor.shape, ", "), blueprint.shape.family);
+    return error(ErrorCode::kUnsupported, "tensor {} {} is not part of the family '{}'; this variant is not supported",
+                 tensor.name, shape_text(tensor.shape, blueprint.gguf), blueprint.shape.family);
   }
   return {};
 }
