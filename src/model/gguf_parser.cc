@@ -86,6 +86,7 @@ class Parser {
   Status read_tensor();
   Result<std::vector<uint64_t>> read_shape(std::string_view name);
   Status place_tensors();
+  Status check_overlaps() const;
 
   std::span<const std::byte> bytes_;
   GgufCursor cursor_;
@@ -243,6 +244,10 @@ Result<std::vector<uint64_t>> Parser::read_shape(std::string_view name) {
 Status Parser::place_tensors() {
   const uint64_t mask = uint64_t{contents_.alignment} - 1;
   const uint64_t data_start = (cursor_.position() + mask) & ~mask;  // a position of mapped memory is far below 2^63
+  if (!contents_.tensors.empty() && data_start > bytes_.size()) {
+    return corrupt(bytes_.size(), "the file ends where the data of its {} tensors should begin, at {}; it is cut",
+                   contents_.tensors.size(), data_start);
+  }
   for (size_t i = 0; i < contents_.tensors.size(); ++i) {
     Tensor& tensor = contents_.tensors[i];
     const uint64_t offset = tensor.file_offset;
@@ -250,7 +255,7 @@ Status Parser::place_tensors() {
       return corrupt(data_start, "tensor '{}' lies at {} in the data section; offsets are multiples of {}", tensor.name,
                      offset, contents_.alignment);
     }
-    const uint64_t available = bytes_.size() < data_start ? 0 : bytes_.size() - data_start;
+    const uint64_t available = bytes_.size() - data_start;
     if (offset > available || tensor_bytes_[i] > available - offset) {
       return corrupt(data_start,
                      "tensor '{}' needs {} bytes from {} of a data section of {}; the file is cut or damaged",
@@ -258,6 +263,21 @@ Status Parser::place_tensors() {
     }
     tensor.file_offset = data_start + offset;
     tensor.data = bytes_.subspan(tensor.file_offset, tensor_bytes_[i]);
+  }
+  return check_overlaps();
+}
+
+// Holes, another order than the list's and bytes behind the last tensor change nothing; llama.cpp refuses the first two.
+Status Parser::check_overlaps() const {
+  std::vector<const Tensor*> in_file;
+  for (const Tensor& tensor : contents_.tensors) in_file.push_back(&tensor);
+  std::ranges::sort(in_file, {}, &Tensor::file_offset);
+  for (size_t i = 1; i < in_file.size(); ++i) {
+    const Tensor &before = *in_file[i - 1], &tensor = *in_file[i];
+    const uint64_t end = before.file_offset + before.data.size();
+    if (tensor.file_offset >= end) continue;
+    return corrupt(tensor.file_offset, "tensor '{}' begins within tensor '{}', which lies from {} to {}", tensor.name,
+                   before.name, before.file_offset, end);
   }
   return Status();
 }

@@ -317,6 +317,52 @@ TEST(GgufRefuses, MoreEntriesTensorsOrSmallNumbersThanAnyModelHas) {
   EXPECT_EQ(file->integers_at("k").status().code(), ErrorCode::kUnsupported);
 }
 
+// Position and value of the field of the last tensor's offset.
+void move_last_tensor(const GgufWriter& writer, std::vector<std::byte>& image, uint64_t offset) {
+  std::memcpy(image.data() + writer.fields().back().position, &offset, sizeof(offset));
+}
+
+TEST(GgufRefuses, TensorsThatOverlap) {
+  GgufWriter writer;
+  writer.tensor("a", DType::kF32, {16}, ramp(16)).tensor("b", DType::kF32, {4}, ramp(4));
+  auto image = writer.image();
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{32}}) {
+    move_last_tensor(writer, image, offset);
+    const Status status = refusal(image);
+    expect_corrupt(status, "begins within tensor");
+  }
+  EXPECT_THAT(refusal(image).message(), HasSubstr("tensor 'b' begins within tensor 'a', which lies from "));
+}
+
+TEST(Gguf, ReadsTensorsBehindHolesAndBytesBehindTheLastOne) {
+  GgufWriter writer;
+  writer.tensor("a", DType::kF32, {16}, ramp(16)).tensor("b", DType::kF32, {4}, ramp(4));
+  auto image = writer.image();
+  image.resize(image.size() + 1000);
+  move_last_tensor(writer, image, 512);
+  auto file = GgufFile::parse(image);
+  ASSERT_TRUE(file) << file.status().message();
+  EXPECT_EQ(file->find("b")->file_offset, file->find("a")->file_offset + 512);
+}
+
+TEST(GgufRefuses, AFileThatEndsBeforeItsData) {
+  const GgufWriter writer = GgufWriter().tensor("a", DType::kF32, {16}, ramp(16));
+  const auto image = writer.image();
+  const uint64_t data = image.size() - 64, infos = writer.fields().back().position + 8;
+  ASSERT_LT(infos, data);
+  expect_corrupt(
+      refusal(std::span(image).first(infos)),
+      fmt::format("offset {}: the file ends where the data of its 1 tensors should begin, at {}", infos, data).c_str());
+}
+
+TEST(GgufRefuses, NamesAndKeysThatAreLongOrSteerATerminal) {
+  const auto with_key = [](std::string_view key) { return refusal(GgufWriter().value(key, uint8_t{1})); };
+  const Status twice = refusal(GgufWriter().value(std::string(60000, 'k'), true).value(std::string(60000, 'k'), true));
+  expect_corrupt(twice, "kkk...' appears twice");
+  EXPECT_LT(twice.message().size(), 120u);
+  expect_corrupt(with_key("a\x1b[31m"), "the metadata key \"a\\x1b[31m\" is empty or not printable ASCII");
+}
+
 TEST(GgufRefuses, OffsetsThatAreNotAligned) {
   GgufWriter writer = sample();
   auto image = writer.image();
