@@ -15,7 +15,8 @@ namespace {
 Result<std::span<std::byte>> map(int file, const std::string& path) {
   struct stat info = {};
   if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
-    return error(ErrorCode::kNotFound, "'{}' is not a regular file", path);
+    return error(ErrorCode::kInvalidArgument, "'{}' is {}; expected a file", path,
+                 S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device");
   }
   if (info.st_size == 0) return std::span<std::byte>();
   const auto size = static_cast<size_t>(info.st_size);
@@ -26,7 +27,19 @@ Result<std::span<std::byte>> map(int file, const std::string& path) {
   return std::span(static_cast<std::byte*>(start), size);
 }
 
+Status cannot_open(const std::string& path, int reason) {
+  if (!is_there(path)) return error(ErrorCode::kNotFound, "cannot open '{}': {}", path, std::strerror(reason));
+  const bool leads_nowhere = reason == ENOENT;
+  return error(ErrorCode::kInvalidArgument, "'{}' is there but cannot be opened: {}", path,
+               leads_nowhere ? "it is a link to a file that is not there" : std::strerror(reason));
+}
+
 }  // namespace
+
+bool is_there(const std::string& path) {
+  struct stat info = {};
+  return lstat(path.c_str(), &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
 
 Mapping::Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
@@ -39,7 +52,7 @@ Mapping::~Mapping() {
 
 Result<Mapping> Mapping::create(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return error(ErrorCode::kNotFound, "cannot open '{}': {}", path, std::strerror(errno));
+  if (file < 0) return cannot_open(path, errno);
   auto bytes = map(file, path);
   ::close(file);
   if (!bytes) return bytes.status();

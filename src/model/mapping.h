@@ -1,4 +1,5 @@
-// A read-only mapping of a whole file. Shortening the file meanwhile stops the process (SIGBUS).
+// A read-only mapping of a whole file. Shortening the file meanwhile ends the process (SIGBUS); commands say so
+// (file_signals.h).
 #pragma once
 
 #include <span>
@@ -8,6 +9,9 @@
 
 namespace headwater::model {
 
+// Whether something has that name: also a link to nothing, and what this user may not look at.
+bool is_there(const std::string& path);
+
 class Mapping {
  public:
   Mapping() = default;
@@ -15,7 +19,8 @@ class Mapping {
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
 
-  // kNotFound: it cannot be opened, or is no regular file. kExhausted: no address space. An empty file has no bytes.
+  // kNotFound: nothing has that name. kInvalidArgument: it cannot be opened, or is no regular file; a pipe does not make it wait.
+  // kExhausted: no address space. An empty file has no bytes.
   static Result<Mapping> create(const std::string& path);
 
   std::span<const std::byte> bytes() const { return bytes_; }

@@ -1,10 +1,10 @@
 #include "model/safetensors.h"
 
-#include <sys/stat.h>
-
+#include <climits>
 #include <functional>
 #include <map>
 
+#include "core/shown.h"
 #include "model/mapping.h"
 #include "model/names.h"
 #include "model/safetensors_header.h"
@@ -16,14 +16,14 @@ constexpr std::string_view kConfig = "config.json";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
 constexpr std::string_view kSingle = "model.safetensors";
 
-bool exists(const std::string& path) {
-  struct stat info = {};
-  return stat(path.c_str(), &info) == 0;
+// Far beyond any model's: what is larger is another file than its name says.
+uint64_t text_bytes_max(std::string_view name) {
+  return uint64_t{name == "tokenizer.json" || name == kIndex ? 128u : 16u} << 20;
 }
 
 // A file's own name, which does not lead out of its folder.
 bool is_file_name(std::string_view name) {
-  return is_printable(name) && name.find('/') == std::string_view::npos && name[0] != '.';
+  return is_printable(name) && name.size() <= NAME_MAX && name.find('/') == std::string_view::npos && name[0] != '.';
 }
 
 Status within(const std::string& path, const Status& status) {
@@ -64,9 +64,16 @@ struct SafetensorsFolder::Impl {
   std::string file(std::string_view name) const { return fmt::format("{}/{}", path, name); }
 
   Result<std::string_view> text(std::string_view name) {
-    if (!is_file_name(name)) return error(ErrorCode::kInvalidArgument, "'{}' is no name of a file in a folder", name);
+    if (!is_file_name(name))
+      return error(ErrorCode::kInvalidArgument, "{} is no name of a file in a folder", quoted(name));
     if (const auto known = texts.find(name); known != texts.end()) return known->second.text();
     HEADWATER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::create(file(name)));
+    const uint64_t bytes = mapping.bytes().size();
+    if (bytes == 0) return error(ErrorCode::kCorrupt, "'{}' is empty: fetch it again, or remove it", file(name));
+    if (bytes > text_bytes_max(name)) {
+      return error(ErrorCode::kCorrupt, "'{}' has {} bytes; a file of that name has at most {}", file(name), bytes,
+                   text_bytes_max(name));
+    }
     return texts.emplace(name, std::move(mapping)).first->second.text();
   }
 
@@ -101,24 +108,24 @@ struct SafetensorsFolder::Impl {
     for (const auto& [tensor, value] : map->get_object()) {
       const std::string name(value.is_string() ? std::string_view(value.get_string()) : std::string_view());
       if (!is_file_name(name)) {
-        return error(ErrorCode::kCorrupt, "'{}': \"weight_map\" has an entry that is no name of a file in the folder",
-                     file(kIndex));
+        return error(ErrorCode::kCorrupt, "'{}': \"weight_map\" has {}, which is no name of a file in the folder",
+                     file(kIndex), quoted(name));
       }
       HEADWATER_RETURN_IF_ERROR(add_shard(name));
       const auto found = tensor_index.find(tensor);
       const bool is_there = found != tensor_index.end() && shards.find(name)->second.holds(tensors[found->second]);
       if (!is_there) {
         return error(ErrorCode::kCorrupt, "'{}': tensor '{}' is said to be in '{}' and is not", file(kIndex),
-                     is_printable(tensor) ? std::string_view(tensor) : "?", name);
+                     shown(tensor), name);
       }
     }
     return {};
   }
 
   Status add_all() {
-    if (exists(file(kIndex))) return add_shards_of_index();
-    if (exists(file(kSingle))) return add_shard(std::string(kSingle));
-    const bool has_pickle = exists(file("pytorch_model.bin")) || exists(file("pytorch_model.bin.index.json"));
+    if (is_there(file(kIndex))) return add_shards_of_index();
+    if (is_there(file(kSingle))) return add_shard(std::string(kSingle));
+    const bool has_pickle = is_there(file("pytorch_model.bin")) || is_there(file("pytorch_model.bin.index.json"));
     return error(ErrorCode::kNotFound, "'{}' has neither {} nor {}{}", path, kSingle, kIndex,
                  has_pickle
                      ? "; its pytorch_model.bin is a program more than a file and is not read: save the model as "
@@ -141,7 +148,7 @@ Result<SafetensorsFolder> SafetensorsFolder::open(const std::string& path) {
 Result<SafetensorsFolder> SafetensorsFolder::open_without_weights(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  if (!exists(impl->file(kConfig))) {
+  if (!is_there(impl->file(kConfig))) {
     return error(ErrorCode::kNotFound, "'{}' has no {}; a model's folder has that, *.safetensors and tokenizer.json",
                  path, kConfig);
   }

@@ -27,9 +27,10 @@ class SafetensorsFolder {
   ~SafetensorsFolder();
 
   const json::Value& config() const;  // config.json, an object
-  // The bytes of another file of the folder by its name ("tokenizer.json"); kNotFound when it is not there.
+  // The bytes of another file of the folder by its name ("tokenizer.json"). kNotFound when nothing has that name;
+  // kInvalidArgument when it is there and cannot be read; kCorrupt when it is empty, or far too large for what it is.
   Result<std::string_view> text(std::string_view name) const;
-  Result<std::string_view> text_or_nothing(std::string_view name) const;  // empty when it is not there
+  Result<std::string_view> text_or_nothing(std::string_view name) const;  // empty when nothing has that name
 
   const std::vector<Tensor>& tensors() const;       // Tensor::shape reversed: columns first, as GGUF has it
   const Tensor* find(std::string_view name) const;  // nullptr when absent

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "model/checkpoint.h"
 #include "model/f8_weight.h"
@@ -126,11 +127,11 @@ TEST(SafetensorsRefuses, NamesThatRepeatAndDtypesItDoesNotKnow) {
   writer.tensor_bytes("w", "U8", {8}, data).tensor_bytes("w", "U8", {8}, data);
   expect_corrupt(writer.image(), "tensor 'w' appears twice");
   expect_corrupt(SafetensorsWriter().tensor_bytes("", "U8", {8}, data).image(), "empty");
+  expect_corrupt(SafetensorsWriter().tensor_bytes(std::string(2000, 'w'), "U8", {8}, data).image(),
+                 "www...\" has 2000 bytes; the limit is 1024");
   for (const char* dtype : {"F8_E5M2", "Q4_0", "u8", "\\u001b[31m"}) {
     const Status status = refusal(SafetensorsWriter().tensor_bytes("w", dtype, {8}, data).image());
     EXPECT_EQ(status.code(), ErrorCode::kUnsupported) << dtype;
-  expect_corrupt(SafetensorsWriter().tensor_bytes(std::string(2000, 'w'), "U8", {8}, data).image(),
-                 "www...\" has 2000 bytes; the limit is 1024");
     EXPECT_THAT(status.message(), HasSubstr("supported are F32, F16, BF16"));
   }
 }
@@ -161,7 +162,7 @@ TEST(SafetensorsFolder, ReadsOneFileAndItsNeighbours) {
   EXPECT_EQ(checkpoint.gguf(), nullptr);
   EXPECT_EQ(checkpoint.folder()->config().at("model_type"), "llama");
   EXPECT_EQ(checkpoint.folder()->text("tokenizer.json").value(), "{}");
-  EXPECT_EQ(checkpoint.folder()->text("empty.txt").value(), "");
+  EXPECT_THAT(checkpoint.folder()->text("empty.txt").status().message(), HasSubstr("is empty: fetch it again"));
   EXPECT_EQ(checkpoint.folder()->text("chat_template.jinja").status().code(), ErrorCode::kNotFound);
   EXPECT_EQ(checkpoint.folder()->text("../etc/passwd").status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(checkpoint.tensors().size(), 4u);
@@ -209,6 +210,47 @@ TEST(SafetensorsFolder, SaysWhichFileIsMissing) {
   folder.write("config.json", "[]");
   EXPECT_EQ(SafetensorsFolder::open(folder.path()).status().code(), ErrorCode::kCorrupt);
   EXPECT_EQ(Checkpoint::open(folder.file("nothing")).status().code(), ErrorCode::kNotFound);
+}
+
+// What has the name of a file and cannot be read is not taken for a file that is not there.
+TEST(SafetensorsFolder, SaysWhyAFileThatIsThereCannotBeRead) {
+  TestFolder test;
+  test.write("config.json", "{}").write("a.json", "{}");
+  const auto text = [&](const char* name) {
+    return SafetensorsFolder::open_without_weights(test.path())->text_or_nothing(name);
+  };
+  EXPECT_EQ(text("chat_template.jinja").value(), "");
+  std::filesystem::create_directory(test.file("chat_template.jinja"));
+  std::filesystem::create_symlink("nowhere", test.file("tokenizer_config.json"));
+  std::filesystem::create_symlink("loop.json", test.file("loop.json"));
+  ASSERT_EQ(mkfifo(test.file("generation_config.json").c_str(), 0600), 0);
+  for (const auto& [name, why] : {std::pair("chat_template.jinja", "is a folder; expected a file"),
+                                  {"tokenizer_config.json", "it is a link to a file that is not there"},
+                                  {"loop.json", "is there but cannot be opened: Too many levels of symbolic links"},
+                                  {"generation_config.json", "is a pipe or a device; expected a file"}}) {
+    const Status status = text(name).status();
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument) << name;
+    EXPECT_THAT(status.message(), ::testing::AllOf(HasSubstr(test.file(name)), HasSubstr(why)));
+  }
+  std::filesystem::create_symlink("nowhere", test.file("model.safetensors.index.json"));
+  test.write("model.safetensors", sample().image());
+  EXPECT_THAT(SafetensorsFolder::open(test.path()).status().message(), HasSubstr("it is a link to a file"));
+  std::filesystem::remove(test.file("config.json"));
+  std::filesystem::create_symlink("nowhere", test.file("config.json"));
+  EXPECT_THAT(SafetensorsFolder::open(test.path()).status().message(), HasSubstr("it is a link to a file"));
+}
+
+TEST(SafetensorsFolder, RefusesFilesFarTooLargeForWhatTheyAre) {
+  TestFolder test;
+  test.write("config.json", "{}").write("tokenizer_config.json", "{}").write("tokenizer.json", "{}");
+  const auto folder = SafetensorsFolder::open_without_weights(test.path());
+  std::filesystem::resize_file(test.file("tokenizer_config.json"), uint64_t{2} << 30);
+  std::filesystem::resize_file(test.file("tokenizer.json"), uint64_t{32} << 20);
+  EXPECT_THAT(folder->text_or_nothing("tokenizer_config.json").status().message(),
+              HasSubstr("has 2147483648 bytes; a file of that name has at most 16777216"));
+  EXPECT_TRUE(folder->text("tokenizer.json"));
+  std::filesystem::resize_file(test.file("config.json"), uint64_t{2} << 30);
+  EXPECT_THAT(SafetensorsFolder::open(test.path()).status().message(), HasSubstr("at most 16777216"));
 }
 
 class F8Weight : public ::testing::Test {
