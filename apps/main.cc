@@ -5,13 +5,14 @@
 
 #include "apps/commands.h"
 #include "apps/foreign_flags.h"
+#include "core/shown.h"
+#include "model/file_signals.h"
 
-// A message may quote a file or a prompt: what could steer a terminal is shown as '?'.
-static std::string printable(std::string message) {
-  for (char& c : message) {
-    if ((c >= 0 && c < ' ' && c != '\n') || c == 0x7f) c = '?';
-  }
-  return message;
+// A message may quote a file or a prompt, which is not to steer a terminal.
+static std::string printable(std::string_view message) {
+  const size_t end = std::min(message.find('\n'), message.size());
+  std::string line = headwater::shown(message.substr(0, end), end);
+  return end == message.size() ? line : line + '\n' + printable(message.substr(end + 1));
 }
 
 // Options with their kind and default alone, so that a command's help fits a screen.
@@ -28,6 +29,7 @@ class Help : public CLI::Formatter {
 };
 
 int main(int argc, char** argv) {
+  headwater::model::explain_lost_pages();
   CLI::App app("headwater: LLM inference that attends a shared prefix once", "headwater");
   app.set_version_flag("--version", HEADWATER_VERSION);
   app.require_subcommand(1);

@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/options.h"
+#include "model/file_signals.h"
 #include "model/model.h"
 #include "model/write_gguf.h"
 #include "text/write_tokenizer.h"
@@ -38,6 +39,7 @@ Status check_output(const QuantizeOptions& options) {
 Status quantize(const QuantizeOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.type));
   HEADWATER_RETURN_IF_ERROR(check_output(options));
+  model::remove_unfinished_file_on_signals();
   HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint folder, model::Checkpoint::open(options.folder));
   const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
   const bool is_terminal = isatty(STDERR_FILENO) != 0;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "model/file_signals.h"
+
 namespace headwater::model {
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
@@ -19,7 +21,9 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
     return error(ErrorCode::kInvalidArgument, "'{}' is no regular file and is not replaced; write elsewhere", path);
   }
   OutputFile out(path, -1);
+  set_unfinished_file(out.partial());
   out.file_ = ::open(out.partial().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (out.file_ < 0) set_unfinished_file("");
   if (out.file_ < 0) return error(ErrorCode::kNotFound, "cannot write '{}': {}", out.partial(), std::strerror(errno));
   return out;
 }
@@ -31,6 +35,7 @@ OutputFile::~OutputFile() {
   if (file_ < 0) return;
   ::close(file_);
   ::unlink(partial().c_str());
+  set_unfinished_file("");
 }
 
 Status OutputFile::failure(const char* doing) const {
@@ -61,6 +66,7 @@ Status OutputFile::pad_to(uint64_t position) {
 Status OutputFile::commit() {
   if (::fsync(file_) != 0) return failure("writing");
   if (::rename(partial().c_str(), path_.c_str()) != 0) return failure("renaming");
+  set_unfinished_file("");
   ::close(std::exchange(file_, -1));
   return {};
 }

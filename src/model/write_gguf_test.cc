@@ -7,6 +7,7 @@
 #include <csignal>
 #include <regex>
 
+#include "model/file_signals.h"
 #include "model/output_file.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
@@ -226,6 +227,21 @@ TEST_F(WriteGguf, SaysThatTheDiskIsFullAndLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("full.gguf")));
   EXPECT_FALSE(has_partial_file());
   EXPECT_EQ(OutputFile::create(folder_.file("no/such/folder")).status().code(), ErrorCode::kNotFound);
+}
+
+// In a process of its own, which a signal ends between the first bytes and commit().
+TEST_F(WriteGguf, ASignalLeavesNoFileInTheMaking) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    EXPECT_EXIT(
+        {
+          remove_unfinished_file_on_signals();
+          const auto out = OutputFile::create(path_);
+          if (!out || !has_partial_file()) std::exit(3);
+          std::raise(signal);
+        },
+        ::testing::KilledBySignal(signal), "");
+    EXPECT_FALSE(has_partial_file()) << signal;
+  }
 }
 
 TEST_F(WriteGguf, AFileInTheMakingIsSeenAndNothingElseThanAFileIsReplaced) {
