@@ -1,6 +1,7 @@
 #include "model/write_gguf.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/families/family.h"
 #include "model/gguf_numbers.h"
@@ -64,6 +65,11 @@ class SlotWriter {
 
   Status write(const Slot& slot) {
     for (const std::vector<float>* values : slot.vectors) {
+      const auto wrong = std::ranges::find_if(*values, [](float value) { return !std::isfinite(value); });
+      if (wrong != values->end()) {
+        return error(ErrorCode::kInvalidArgument, "tensor {}: value {} is {}; values are finite", slot.name,
+                     wrong - values->begin(), *wrong);
+      }
       std::vector<float> moved(values->size());
       for (uint64_t i = 0; i < moved.size(); ++i) moved[i] = (*values)[row_before(i, slot.head_dim, turned_)];
       HEADWATER_RETURN_IF_ERROR(out_.write(std::as_bytes(std::span(moved))));

@@ -9,6 +9,7 @@
 
 #include "model/file_signals.h"
 #include "model/output_file.h"
+#include "model/safetensors_header.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 
@@ -61,8 +62,9 @@ class WriteGguf : public ::testing::Test {
     folder_.write("config.json", kConfig + std::string("}")).write("tokenizer.json", "the tokenizer");
   }
 
-  Status write(DType dtype) {
-    folder_.write("model.safetensors", weights_.image());
+  Status write(DType dtype) { return write(dtype, weights_.image()); }
+  Status write(DType dtype, std::span<const std::byte> image) {
+    folder_.write("model.safetensors", image);
     auto opened = Checkpoint::open(folder_.path());
     if (!opened) return opened.status();
     return write_gguf(*opened, "tiny", dtype, path_, write_texts, [this](double part) { progress_.push_back(part); });
@@ -208,6 +210,20 @@ TEST_F(WriteGguf, RefusesValuesThatAreNotFinite) {
   weights_.tensor_bytes("lm_head.weight", "F32", {6, 64}, std::as_bytes(std::span(values)));
   EXPECT_THAT(write(DType::kQ8_0).message(), HasSubstr("tensor output.weight, row 0 of the folder's: value 7 is inf"));
   EXPECT_FALSE(has_partial_file());
+}
+
+TEST_F(WriteGguf, RefusesNormsAndBiasesThatAreNotFinite) {
+  for (const float wrong : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    std::vector<std::byte> image = weights_.image();
+    const uint64_t norm =
+        std::ranges::find(parse_safetensors(image)->tensors, "model.norm.weight", &Tensor::name)->file_offset;
+    std::memcpy(&image[norm + 5 * sizeof(wrong)], &wrong, sizeof(wrong));
+    const Status status = write(DType::kQ8_0, image);
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr(fmt::format("tensor output_norm.weight: value 5 is {}", wrong)));
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    EXPECT_FALSE(has_partial_file());
+  }
 }
 
 TEST_F(WriteGguf, SaysThatTheDiskIsFullAndLeavesNothing) {
