@@ -37,6 +37,21 @@ Status check_without_gpu(const RuntimeOptions& options) {
       "bytes such as 2G");
 }
 
+Status check_vocabulary(uint32_t tokens, uint32_t rows, bool is_of_bytes) {
+  if (tokens <= rows) return {};
+  if (is_of_bytes) {
+    return error(
+        ErrorCode::kInvalidArgument,
+        "without a tokenizer.json text is bytes, which are {} tokens, and vocab_size of config.json is {}: raise "
+        "it, or put a tokenizer.json beside it",
+        tokens, rows);
+  }
+  return error(ErrorCode::kCorrupt,
+               "the tokenizer has {} tokens, the model's embedding only {} rows: take the tokenizer that was "
+               "published with these weights",
+               tokens, rows);
+}
+
 Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const std::string& path) {
   if (options.load_format != "dummy") return model::Checkpoint::open(path);
   HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dummy_dtype));
@@ -64,9 +79,11 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   runtime.costs = use_costs(options.costs, *runtime.backend);
   if (wrap) runtime.backend = wrap(std::move(runtime.backend));
   auto tokenizer = text::Tokenizer::create(*runtime.checkpoint);
-  const bool is_dummy = options.load_format == "dummy";
-  if (is_dummy && tokenizer.status().code() == ErrorCode::kNotFound) tokenizer = text::Tokenizer::of_bytes();
+  const bool is_of_bytes = options.load_format == "dummy" && tokenizer.status().code() == ErrorCode::kNotFound;
+  if (is_of_bytes) tokenizer = text::Tokenizer::of_bytes();
   HEADWATER_RETURN_IF_ERROR(tokenizer.status());
+  HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(*runtime.checkpoint));
+  HEADWATER_RETURN_IF_ERROR(check_vocabulary(tokenizer->vocabulary_size(), shape.vocabulary, is_of_bytes));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer).value());
   auto chat_template = text::ChatTemplate::create(*runtime.checkpoint, *runtime.tokenizer);
   if (chat_template) {
@@ -77,12 +94,6 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   const bool terminal = isatty(STDERR_FILENO) != 0;
   HEADWATER_ASSIGN_OR_RETURN(
       runtime.model, model::load_model(*runtime.checkpoint, *runtime.backend, terminal ? show_progress : nullptr));
-  if (runtime.tokenizer->vocabulary_size() > runtime.model->shape().vocabulary) {
-    return error(ErrorCode::kCorrupt,
-                 "the tokenizer has {} tokens, the model's embedding only {} rows: take the tokenizer that was "
-                 "published with these weights",
-                 runtime.tokenizer->vocabulary_size(), runtime.model->shape().vocabulary);
-  }
   return runtime;
 }
 

@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include "model/checkpoint.h"
 #include "model/f8_weight.h"
 #include "model/safetensors_header.h"
+#include "model/transformer/weights.h"
 #include "support/safetensors_writer.h"
 
 namespace headwater::model {
@@ -287,6 +289,35 @@ TEST_F(F8Weight, HasOneScaleOneARowOrOneABlock) {
   ASSERT_TRUE(by_block) << by_block.status().message();
   EXPECT_EQ((*by_block)[127 * 3], expected(127, 0, 0.3f));
   EXPECT_EQ((*by_block)[128 * 3], expected(128, 0, 7.0f));
+}
+
+// Bytes of the heap that are in use; 0 under a sanitizer.
+size_t heap_bytes() {
+  return mallinfo2().uordblks;
+}
+
+TEST_F(F8Weight, IsInMemoryOneAtATimeWhereTheBackEndCopies) {
+  constexpr uint64_t kRows = 128, kColumns = 256;
+  const std::vector<std::byte> codes(kRows * kColumns, std::byte{0x30});
+  SafetensorsWriter writer;
+  std::vector<WeightPtr> places(6);
+  std::vector<Slot> slots;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::string name = fmt::format("{}.weight", i);
+    writer.tensor_bytes(name, "F8_E4M3", {kRows, kColumns}, codes)
+        .tensor(name + "_scale", DType::kF32, {}, std::vector{1.0f});
+    slots.push_back({.name = name, .columns = kColumns, .rows = kRows, .matrices = {&places[i]}});
+  }
+  folder_.write("config.json", "{}").write("model.safetensors", writer.image());
+  const Checkpoint checkpoint = Checkpoint::open(folder_.path()).value();
+  std::vector<size_t> in_use;
+  const auto prepare = [&](const ops::WeightView&) {
+    in_use.push_back(heap_bytes());
+    return Result<WeightPtr>(WeightPtr());
+  };
+  ASSERT_TRUE(load_slots(checkpoint, slots, prepare, nullptr));
+  ASSERT_EQ(in_use.size(), places.size());
+  EXPECT_LT(in_use.back(), in_use.front() + kRows * kColumns * sizeof(uint16_t));
 }
 
 TEST_F(F8Weight, IsRefusedWithoutScalesOrWithOthers) {

@@ -158,7 +158,7 @@ Status write_gguf(const Checkpoint& checkpoint, std::string_view name, DType dty
   SlotWriter writer(dtype, blueprint.shape.rope_dims, out);
   auto offset = offsets.begin();
   for (uint32_t group = 0; group <= blueprint.shape.layers; ++group) {
-    HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, group_of(from, group), store, weights.converted));
+    HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, group_of(from, group), store, &weights.converted));
     for (const Slot& slot : group_of(to, group)) {
       HEADWATER_RETURN_IF_ERROR(out.pad_to(begin.size() + *offset++));
       HEADWATER_RETURN_IF_ERROR(writer.write(slot));

@@ -50,7 +50,9 @@ TEST_P(Matmul, EveryWeightTypeAndOddShape) {
       const auto run = [&](BackendMemory& on, HostMatrix& to) {
         reserve(on.backend(), tokens);
         on.clear();
-        const std::unique_ptr<ops::Weight> weight = prepare(on.backend(), {data.data(), dtype, n, k});
+        std::vector<std::byte> view = data;
+        const std::unique_ptr<ops::Weight> weight = prepare(on.backend(), {view.data(), dtype, n, k});
+        if (on.backend().info().copies_weights) std::ranges::fill(view, std::byte{0xff});
         const ops::Matrix x_at = on.put(x), to_at = on.put(to);
         const ops::Product product{weight.get(), to_at, i % 2 == 0 ? on.put(bias) : nullptr};
         on.backend().matmul({x_at, {&product, 1}});

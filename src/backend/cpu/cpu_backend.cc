@@ -29,7 +29,9 @@ class CpuBackend final : public ops::Backend {
         experts_(products_, rowwise_),
         attention_(target, *pool_),
         info_{"cpu", to_string(target), pool_->size(),     kPageSizeMultiple,
-              true,  processor_name(),  available_names(), kCostsVersion} {}
+              true,  processor_name(),  available_names(), kCostsVersion} {
+    info_.copies_weights = true;
+  }
 
   const ops::BackendInfo& info() const override { return info_; }
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {

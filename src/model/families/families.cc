@@ -92,9 +92,14 @@ Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, ops::Bac
   const std::vector<Slot> slots = bind_slots(checkpoint.tensors().size(), weights.blueprint, weights);
   HEADWATER_RETURN_IF_ERROR(check_slots(checkpoint, slots, weights.blueprint, h.tensors_read()));
   const auto prepare = [&backend](const ops::WeightView& view) { return backend.prepare(view); };
-  HEADWATER_RETURN_IF_ERROR(load_slots(checkpoint, slots, prepare, weights.converted, progress));
+  if (const auto& experts =
+          weights.blueprint.experts) {  // more of them than the back end takes: before minutes of loading
+    const uint32_t d = weights.blueprint.shape.embedding;
+    HEADWATER_RETURN_IF_ERROR(backend.reserve_experts({1, d, experts->feed_forward, experts->count, experts->used}));
+  }
+  HEADWATER_RETURN_IF_ERROR(
+      load_slots(checkpoint, slots, prepare, backend.info().copies_weights ? nullptr : &weights.converted, progress));
   HEADWATER_RETURN_IF_ERROR(place_vectors(weights, backend));
-  if (backend.info().copies_weights) weights.converted.clear();
   checkpoint.drop_resident();
   return create_transformer(std::move(weights), backend);
 }

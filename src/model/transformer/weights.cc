@@ -150,7 +150,7 @@ Status load_slot(WeightLoader& loader, const Slot& slot) {
 }  // namespace
 
 WeightLoader::WeightLoader(const Checkpoint& checkpoint, const Prepare& prepare,
-                           std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float))
+                           std::vector<std::shared_ptr<const void>>* converted, void (*progress)(float))
     : checkpoint_(checkpoint), prepare_(prepare), converted_(converted), progress_(progress) {
   for (const Tensor& tensor : checkpoint.tensors()) bytes_ += tensor.data.size();
 }
@@ -172,19 +172,22 @@ Status WeightLoader::matrix(const Tensor& tensor, WeightPtr& out) {
     return parts(tensor, whole);
   }
   HEADWATER_ASSIGN_OR_RETURN(std::vector<uint16_t> values, f8_weight_as_bf16(*checkpoint_.folder(), tensor));
-  const auto memory = std::make_shared<const std::vector<uint16_t>>(std::move(values));
-  converted_.push_back(memory);
-  const auto* bytes = reinterpret_cast<const std::byte*>(memory->data());
-  HEADWATER_ASSIGN_OR_RETURN(out, prepare_({bytes, DType::kBF16, tensor.rows(), tensor.columns()}));
+  HEADWATER_RETURN_IF_ERROR(converted(std::move(values), DType::kBF16, tensor.rows(), tensor.columns(), out));
   report(tensor);
   return {};
 }
 
 Status WeightLoader::matrix(std::vector<std::byte> bytes, DType dtype, uint64_t rows, uint64_t columns,
                             WeightPtr& out) {
-  const auto memory = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-  converted_.push_back(memory);
-  HEADWATER_ASSIGN_OR_RETURN(out, prepare_({memory->data(), dtype, rows, columns}));
+  return converted(std::move(bytes), dtype, rows, columns, out);
+}
+
+template <typename Value>
+Status WeightLoader::converted(std::vector<Value> values, DType dtype, uint64_t rows, uint64_t columns,
+                               WeightPtr& out) {
+  const auto memory = std::make_shared<const std::vector<Value>>(std::move(values));
+  if (converted_ != nullptr) converted_->push_back(memory);
+  HEADWATER_ASSIGN_OR_RETURN(out, prepare_({std::as_bytes(std::span(*memory)).data(), dtype, rows, columns}));
   return {};
 }
 
@@ -269,7 +272,7 @@ Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, co
 }
 
 Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Prepare& prepare,
-                  std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float)) {
+                  std::vector<std::shared_ptr<const void>>* converted, void (*progress)(float)) {
   WeightLoader loader(checkpoint, prepare, converted, progress);
   for (const Slot& slot : slots) HEADWATER_RETURN_IF_ERROR(load_slot(loader, slot));
   return {};

@@ -56,20 +56,23 @@ using Prepare = std::function<Result<WeightPtr>(const ops::WeightView&)>;
 class WeightLoader {
  public:
   WeightLoader(const Checkpoint& checkpoint, const Prepare& prepare,
-               std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float));
+               std::vector<std::shared_ptr<const void>>* converted, void (*progress)(float));
 
   Status matrix(const Tensor& tensor, WeightPtr& out);  // F8_E4M3 becomes BF16
   Status parts(const Tensor& tensor, std::span<WeightPtr* const> out);
-  // Bytes that a family made of tensors; kept as long as the weights.
+  // Bytes that a family made of tensors.
   Status matrix(std::vector<std::byte> bytes, DType dtype, uint64_t rows, uint64_t columns, WeightPtr& out);
   Status vector(const Tensor& tensor, std::vector<float>& out, float offset = 0);
   const Tensor& tensor(const std::string& name) const;  // which a slot named
   void report(const Tensor& tensor);
 
  private:
+  template <typename Value>
+  Status converted(std::vector<Value> values, DType dtype, uint64_t rows, uint64_t columns, WeightPtr& out);
+
   const Checkpoint& checkpoint_;
   const Prepare& prepare_;
-  std::vector<std::shared_ptr<const void>>& converted_;
+  std::vector<std::shared_ptr<const void>>* converted_;
   void (*progress_)(float);
   uint64_t bytes_ = 0, done_ = 0;
 };
@@ -101,9 +104,10 @@ std::vector<Slot> bind_slots(uint64_t tensors, const Blueprint& blueprint, Weigh
 Status check_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Blueprint& blueprint,
                    const std::set<std::string, std::less<>>& numbers_read);
 
-// `converted`: Weights::converted. progress may be null.
+// `converted`: Weights::converted; null where what is prepared does not read its view any more, so that of a folder of
+// F8_E4M3 one tensor at a time is in memory as BF16. progress may be null.
 Status load_slots(const Checkpoint& checkpoint, std::span<const Slot> slots, const Prepare& prepare,
-                  std::vector<std::shared_ptr<const void>>& converted, void (*progress)(float) = nullptr);
+                  std::vector<std::shared_ptr<const void>>* converted, void (*progress)(float) = nullptr);
 
 // Sets the data of every vector.
 Status place_vectors(Weights& weights, ops::Backend& backend);
