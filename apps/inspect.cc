@@ -1,13 +1,14 @@
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <map>
 
 #include "apps/commands.h"
 #include "apps/options.h"
+#include "core/shown.h"
 #include "core/system.h"
 #include "model/model.h"
+#include "text/text.h"
 
 namespace headwater::apps {
 namespace {
@@ -25,19 +26,14 @@ double mib(uint64_t bytes) {
 
 void print_metadata(const model::GgufFile& file) {
   fmt::print("metadata\n");
-  for (const auto& entry : file.entries()) fmt::print("  {:<44} {}\n", entry.key, file.describe(entry.key, 70));
+  for (const auto& entry : file.entries()) fmt::print("  {:<44} {}\n", shown(entry.key), file.describe(entry.key, 70));
 }
 
 // What config.json says at its outermost level; nested objects are cut.
 void print_config(const model::SafetensorsFolder& folder) {
-  constexpr size_t kCharactersMax = 70;
   fmt::print("config.json\n");
   for (const auto& [name, value] : folder.config().get_object()) {
-    std::string text = fmt::format("{:<44} {}", std::string_view(name), boost::json::serialize(value));
-    if (text.size() > 45 + kCharactersMax) text = text.substr(0, 45 + kCharactersMax) + "...";
-    std::ranges::replace_if(
-        text, [](char c) { return c < ' ' || c >= 0x7f; }, '?');  // the file's own text, on a terminal
-    fmt::print("  {}\n", text);
+    fmt::print("  {:<44} {}\n", shown(name), shown(boost::json::serialize(value), 70));
   }
 }
 
@@ -84,10 +80,35 @@ void print_memory_plan(const model::ModelShape& shape, uint32_t block_size, DTyp
              100 * ops::kHostPoolShare, pool / token_bytes, pool / (token_bytes * block_size), block_size);
 }
 
+// What makes tokens of text. A refusal is told in its place, so that the rest is told too, and returned.
+Status print_text_side(const model::Checkpoint& checkpoint) {
+  const auto print = [](std::string_view title, std::string_view line) {
+    fmt::print("\n{}\n  {}\n", title, shown(line, line.size()));
+  };
+  const auto tokenizer = text::Tokenizer::create(checkpoint);
+  print("tokenizer", tokenizer ? tokenizer->description() : tokenizer.status().message());
+  if (!tokenizer) return error(tokenizer.status().code(), "no tokenizer, so no text: {}", tokenizer.status().message());
+  const auto chat_template = text::ChatTemplate::create(checkpoint, *tokenizer);
+  const Status status = chat_template.status();
+  print("chat template", chat_template ? fmt::format("{} bytes", chat_template->source_bytes()) : status.message());
+  if (chat_template || status.code() == ErrorCode::kNotFound) return {};
+  return error(status.code(), "no chat template: {}", status.message());
+}
+
+// What is beside weights that are refused is told all the same.
+void print_without_weights(const std::string& path) {
+  auto folder = model::SafetensorsFolder::open_without_weights(path);
+  if (!folder) return;
+  print_config(*folder);
+  (void)print_text_side(model::Checkpoint(std::move(*folder))).is_ok();
+}
+
 // Opens a model, or says what was found, where, and what would be read.
 Result<model::Checkpoint> open_explained(const std::string& path) {
   auto checkpoint = model::Checkpoint::open(path);
-  if (checkpoint || checkpoint.status().code() == ErrorCode::kNotFound) return checkpoint;
+  if (!checkpoint) print_without_weights(path);
+  const ErrorCode code = checkpoint.status().code();
+  if (code != ErrorCode::kCorrupt && code != ErrorCode::kUnsupported) return checkpoint;
   std::vector<const char*> types;
   for (size_t i = 0; i < kDTypeCount; ++i) {
     if (is_weight_type(static_cast<DType>(i))) types.push_back(to_string(static_cast<DType>(i)));
@@ -113,10 +134,11 @@ Status inspect(const InspectOptions& options) {
   if (checkpoint.folder() != nullptr) print_config(*checkpoint.folder());
   print_quantisation(checkpoint.tensors());
   if (options.tensors) print_tensors(checkpoint.tensors());
+  const Status text_side = print_text_side(checkpoint);
   HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(checkpoint));
   HEADWATER_RETURN_IF_ERROR(model::check_tensors(checkpoint));
   print_memory_plan(shape, options.block_size, kv_dtype);
-  return {};
+  return text_side;
 }
 
 }  // namespace

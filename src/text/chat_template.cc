@@ -113,6 +113,10 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string bo
       Impl{std::string(source), std::move(parsed), std::nullopt, valid_utf8(bos), valid_utf8(eos), limits}));
 }
 
+size_t ChatTemplate::source_bytes() const {
+  return impl_->text.size();
+}
+
 bool ChatTemplate::mentions(std::string_view text) const {
   return impl_->text.find(text) != std::string::npos;
 }

@@ -93,6 +93,7 @@ class ChatTemplate {
   Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::span<const Message> messages,
                                       const RenderOptions& options) const;
 
+  size_t source_bytes() const;
   // Whether the template's source has this text; how it marks thinking can only be told by that.
   bool mentions(std::string_view text) const;
   // What the template makes of content that is a list of {type: "text", text}: the same as of a text, or something else.

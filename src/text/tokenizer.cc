@@ -62,6 +62,7 @@ struct Tokenizer::Impl {
   TokenId eos;
   TokenId unknown;
   std::vector<TokenId> ends;  // sorted
+  std::string description;
 
   static Result<std::unique_ptr<Impl>> create(const TokenizerSpec& spec);
   void collect_ends(const TokenizerSpec& spec);
@@ -115,7 +116,8 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
                                      .bos = spec.bos,
                                      .eos = spec.eos,
                                      .unknown = spec.unknown,
-                                     .ends = spec.end_of_turn});
+                                     .ends = spec.end_of_turn,
+                                     .description = describe(spec)});
   HEADWATER_ASSIGN_OR_RETURN(PieceEncoder pieces, PieceEncoder::create(spec, impl->vocabulary));
   impl->pieces.emplace(std::move(pieces));
   impl->collect_ends(spec);
@@ -278,6 +280,9 @@ bool Tokenizer::is_end_of_generation(TokenId id) const {
 
 std::vector<TokenId> Tokenizer::end_of_generation() const {
   return impl_->ends;
+}
+const std::string& Tokenizer::description() const {
+  return impl_->description;
 }
 uint32_t Tokenizer::vocabulary_size() const {
   return static_cast<uint32_t>(impl_->types.size());

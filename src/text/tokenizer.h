@@ -65,6 +65,8 @@ class Tokenizer {
   bool is_end_of_generation(TokenId id) const;  // EOS, EOT and other tokens that end an answer
   std::vector<TokenId> end_of_generation() const;
 
+  // Kind, tokens, merges, pre-tokeniser and added tokens, on one line.
+  const std::string& description() const;
   uint32_t vocabulary_size() const;
   size_t token_bytes_max() const;  // of the longest token, at least 1: a text has at least bytes / this many tokens,
                                    // but for what gives no token, or is one unknown token together

@@ -124,6 +124,9 @@ struct TokenizerSpec {
   }
 };
 
+// "byte-level BPE, 49152 tokens, ...": on one line, for `inspect`.
+std::string describe(const TokenizerSpec& spec);
+
 // Reads tokenizer.ggml.*. kUnsupported for a model or a pre-tokeniser that is not known; kCorrupt for ids outside the
 // vocabulary.
 Result<TokenizerSpec> read_tokenizer_gguf(const model::GgufFile& file);

@@ -27,6 +27,8 @@ model=models/SmolLM2-135M-Instruct.Q4_1.gguf
 expect "version" 0 "^[0-9]+\.[0-9]+" "$program" --version
 expect "no command" 2 "subcommand" "$program"
 expect "inspect" 0 "llama.*30 layers" "$program" inspect $model
+expect "inspect names the tokenizer" 0 "byte-level BPE, 49152 tokens, 48900 merges, pre-tokeniser smollm, 17 added" "$program" inspect $model
+expect "inspect names the chat template" 0 "^  368 bytes" "$program" inspect $model
 expect "inspect tensors" 0 "blk.29.ffn_down.weight" "$program" inspect $model --tensors
 expect "inspect a missing file" 1 "nothing.gguf" "$program" inspect nothing.gguf
 head -c 1000 $model > "$work/cut.gguf"
@@ -42,6 +44,20 @@ expect "quantize to no name" 2 "is no name of a file" "$program" quantize "$work
 expect "a folder as configuration" 2 "a folder; give a YAML file" "$program" generate --config "$work" hello
 expect "a share of a GPU on the CPU" 2 "use --kv-cache-memory" "$program" generate --backend cpu --gpu-memory-utilization 0.5 hello
 expect "quantize to an unknown type" 2 "q8_0" "$program" quantize "$work/folder" "$work/out.gguf" --type q9
+
+# A folder without weights: two layers and a vocabulary smaller than the tokens of bytes.
+cat > "$work/folder/config.json" << 'JSON'
+{"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 512, "hidden_size": 4096, "intermediate_size": 8192,
+ "vocab_size": 100, "num_attention_heads": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}
+JSON
+expect "random weights for few tokens" 2 "text is bytes, which are 256 tokens, and vocab_size of config.json is 100" \
+  "$program" generate -m "$work/folder" --load-format dummy hi
+mkfifo "$work/folder/tokenizer.json"
+expect "a pipe as tokenizer" 2 "tokenizer.json' is a pipe or a device; expected a file" "$program" generate -m "$work/folder" --load-format dummy hi
+rm "$work/folder/tokenizer.json"
+echo '{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["\u001b"]}}' > "$work/folder/tokenizer.json"
+expect "inspect a folder with a wrong tokenizer and no weights" 1 'merge 0 is "\\x1b"; it needs two tokens' "$program" inspect "$work/folder"
+grep -q "has neither model.safetensors" "$work/out" || fail "inspect says nothing of the missing weights"
 
 kv=(--kv-cache-memory 100M)
 expect "generate" 0 "River" "$program" generate "${kv[@]}" -n 8 --raw "The river that runs through the old town is called"
