@@ -1,5 +1,7 @@
 #include "model/transformer/blueprint.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -113,6 +115,17 @@ std::vector<bool> listed_windows(Hyperparameters& h, uint32_t layers, uint32_t& 
   return windows;
 }
 
+// What the tensors cannot say themselves: their types and the scales beside them are told by name and shape.
+void check_quantisation(Hyperparameters& h) {
+  static constexpr std::string_view kKnown[] = {"", "fp8", "fbgemm_fp8", "compressed-tensors", "mxfp4"};
+  const std::string method = h.text({"", "quantization_config.quant_method"}, "");
+  if (std::ranges::find(kKnown, method) == std::end(kKnown)) {
+    h.fail(error(ErrorCode::kUnsupported, "quantization_config.quant_method is {}; known: {}", quoted(method),
+                 fmt::join(std::span(kKnown).subspan(1), ", ")));
+  }
+  if (method == "compressed-tensors") h.expect_text({"", "quantization_config.format"}, "float-quantized", "");
+}
+
 }  // namespace
 
 std::string Blueprint::tensor_name(const Stem& stem, uint32_t layer, std::string_view ending) const {
@@ -138,11 +151,7 @@ Blueprint read_common(Hyperparameters& h, const CommonReading& reading) {
   const ModelShape& shape = blueprint.shape;
   h.expect_text(reading.activation_key, reading.activation, reading.activation);
   h.expect_flag({"attention.causal", "is_causal"}, true);
-  const std::string quantised = h.text({"", "quantization_config.quant_method"}, "");
-  if (!quantised.empty() && quantised != "fp8" && quantised != "mxfp4") {
-    h.fail(
-        error(ErrorCode::kUnsupported, "quantization_config.quant_method is {}; known: fp8, mxfp4", quoted(quantised)));
-  }
+  check_quantisation(h);
   blueprint.tied =
       h.is_gguf() ? h.checkpoint().find("output.weight") == nullptr : h.flag({"", "tie_word_embeddings"}, reading.tied);
   blueprint.pairs_in_gguf = reading.pairs_in_gguf;
