@@ -8,7 +8,7 @@
 namespace headwater::text {
 namespace {
 
-constexpr uint64_t kVocabularyMax = 1u << 24;
+constexpr uint64_t kVocabularyMax = 1u << 22;
 constexpr char kMark[] = "\u2581";
 // Leading, trailing and repeated spaces.
 constexpr char kExtraSpaces[] = R"((?<![\s\S]) +| +(?![\s\S])| +(?= ))";
@@ -53,6 +53,11 @@ Status read_scores(const model::GgufFile& file, TokenizerSpec& spec) {
 
 Status read_merges(const model::GgufFile& file, TokenizerSpec& spec) {
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<std::string_view> merges, file.strings_at("tokenizer.ggml.merges"));
+  if (merges.size() > kMergesMax) {
+    return error(ErrorCode::kUnsupported, "the tokenizer has {} merges; at most {} are read", merges.size(),
+                 kMergesMax);
+  }
+  spec.merges.reserve(merges.size());
   for (const std::string_view merge : merges) {
     const size_t space = merge.find(' ', 1);
     if (space == std::string_view::npos) {

@@ -62,7 +62,12 @@ Status read_vocabulary(const TokenizerDocument& document, size_t added, Tokenize
 }
 
 Status read_merges(const TokenizerDocument& document, TokenizerSpec& spec) {
-  for (size_t i = 0; i < document.merges.size(); i += document.merges_are_pairs ? 2 : 1) {
+  const size_t step = document.merges_are_pairs ? 2 : 1, count = document.merges.size() / step;
+  if (count > kMergesMax) {
+    return error(ErrorCode::kUnsupported, "tokenizer.json has {} merges; at most {} are read", count, kMergesMax);
+  }
+  spec.merges.reserve(count);
+  for (size_t i = 0; i < document.merges.size(); i += step) {
     const std::string_view merge = document.of(document.merges[i]);
     if (document.merges_are_pairs) {
       spec.merges.emplace_back(merge, document.of(document.merges[i + 1]));

@@ -39,6 +39,13 @@ TEST(TokenizerJson, DescribesATokenizer) {
   EXPECT_EQ(tokenizer->find("abab"), 4);
 }
 
+TEST(TokenizerJson, RefusesMoreMergesThanAnyTokenizerHas) {
+  std::string merges = R"(["a b")";
+  for (size_t i = 0; i < 3u << 18; ++i) merges += R"(,"a b")";
+  EXPECT_THAT(read(file_with(R"([["a","b"],["ab","ab"]])", merges + "]")).status().message(),
+              HasSubstr("has 786433 merges; at most 786432 are read"));
+}
+
 TEST(TokenizerJson, ReadsMergesOfBothForms) {
   const auto tokenizer = read(file_with(R"([["a","b"],["ab","ab"]])", R"(["a b","ab ab"])"));
   ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();

@@ -85,6 +85,9 @@ enum class ModelKind : uint8_t {
   kUnigram,  // the best sum of scores (log probabilities)
 };
 
+// Far beyond any tokenizer's, and what keeps a spec within twice its file and 16 MiB.
+inline constexpr size_t kMergesMax = 3u << 18;
+
 // Views point into the file that was read, into `owned`, or at the test's literals.
 struct TokenizerSpec {
   std::vector<std::string_view> tokens;  // spellings; a token's index is its id; empty: no token has this id
