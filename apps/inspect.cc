@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/options.h"
+#include "apps/runtime.h"
 #include "core/shown.h"
 #include "core/system.h"
 #include "model/model.h"
@@ -91,8 +92,11 @@ Status print_text_side(const model::Checkpoint& checkpoint) {
   const auto chat_template = text::ChatTemplate::create(checkpoint, *tokenizer);
   const Status status = chat_template.status();
   print("chat template", chat_template ? fmt::format("{} bytes", chat_template->source_bytes()) : status.message());
-  if (chat_template || status.code() == ErrorCode::kNotFound) return {};
-  return error(status.code(), "no chat template: {}", status.message());
+  if (!chat_template && status.code() != ErrorCode::kNotFound) {
+    return error(status.code(), "no chat template: {}", status.message());
+  }
+  const auto shape = model::read_shape(checkpoint);
+  return shape ? check_vocabulary(*tokenizer, *shape) : Status();
 }
 
 // What is beside weights that are refused is told all the same.

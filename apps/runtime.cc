@@ -37,7 +37,16 @@ Status check_without_gpu(const RuntimeOptions& options) {
       "bytes such as 2G");
 }
 
-Status check_vocabulary(uint32_t tokens, uint32_t rows, bool is_of_bytes) {
+Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const std::string& path) {
+  if (options.load_format != "dummy") return model::Checkpoint::open(path);
+  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dummy_dtype));
+  return model::open_with_random_weights(path, dtype);
+}
+
+}  // namespace
+
+Status check_vocabulary(const text::Tokenizer& tokenizer, const model::ModelShape& shape, bool is_of_bytes) {
+  const uint32_t tokens = tokenizer.vocabulary_size(), rows = shape.vocabulary;
   if (tokens <= rows) return {};
   if (is_of_bytes) {
     return error(
@@ -51,14 +60,6 @@ Status check_vocabulary(uint32_t tokens, uint32_t rows, bool is_of_bytes) {
                "published with these weights",
                tokens, rows);
 }
-
-Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const std::string& path) {
-  if (options.load_format != "dummy") return model::Checkpoint::open(path);
-  HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dummy_dtype));
-  return model::open_with_random_weights(path, dtype);
-}
-
-}  // namespace
 
 Status check_options(const RuntimeOptions& options) {
   return backend::may_be_gpu(options.backend) ? Status() : check_without_gpu(options);
@@ -83,7 +84,7 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   if (is_of_bytes) tokenizer = text::Tokenizer::of_bytes();
   HEADWATER_RETURN_IF_ERROR(tokenizer.status());
   HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(*runtime.checkpoint));
-  HEADWATER_RETURN_IF_ERROR(check_vocabulary(tokenizer->vocabulary_size(), shape.vocabulary, is_of_bytes));
+  HEADWATER_RETURN_IF_ERROR(check_vocabulary(*tokenizer, shape, is_of_bytes));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer).value());
   auto chat_template = text::ChatTemplate::create(*runtime.checkpoint, *runtime.tokenizer);
   if (chat_template) {

@@ -16,6 +16,9 @@ namespace headwater::apps {
 // What is wrong whatever the model: kInvalidArgument.
 Status check_options(const RuntimeOptions& options);
 
+// Every token has a row of the embedding. is_of_bytes: the tokenizer is Tokenizer::of_bytes(), for want of one.
+Status check_vocabulary(const text::Tokenizer& tokenizer, const model::ModelShape& shape, bool is_of_bytes = false);
+
 struct Runtime {
   std::string path;
   std::unique_ptr<model::Checkpoint> checkpoint;
