@@ -6,6 +6,7 @@
 #include "backend/registry/registry.h"
 #include "golden/family_case.h"
 #include "model/model.h"
+#include "simulation/scripted_model.h"
 
 namespace headwater::testing {
 namespace {
@@ -175,6 +176,14 @@ TEST(QuantizeRefuses, WhatAGgufFileOfTheFamilyHasNoPlaceFor) {
     EXPECT_EQ(shape->variant, folder->variant);
     EXPECT_EQ(shape->windows, folder->windows);
   }
+}
+
+// The scripted back end takes no experts, and stops the test when a weight is prepared.
+TEST(FamilyRefusals, ComeBeforeWeightsAreReadWhereTheBackEndTakesNoSuchExperts) {
+  const std::vector<std::byte> image = case_of("mixtral", "four_experts").gguf_image();
+  const model::Checkpoint checkpoint(model::GgufFile::parse(image).value());
+  ScriptedBackend backend(64);
+  EXPECT_THAT(model::load_model(checkpoint, backend).status().message(), HasSubstr("has no experts"));
 }
 
 TEST(FamilyShapes, SayWhichLayersHaveAWindow) {
