@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/shown.h"
 #include "model/families/family.h"
 #include "model/families/gemma2/gemma2.h"
@@ -42,17 +44,25 @@ bool is_word_of(std::string_view word, std::string_view words) {
   return false;
 }
 
-Result<const Family*> find_family(const Hyperparameters& h) {
+// As files of the format call them.
+std::string known_names(bool gguf) {
   std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) {
+    const std::string_view name = gguf ? family.gguf : family.folder;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+Result<const Family*> find_family(const Hyperparameters& h) {
   for (const Family& family : kFamilies) {
     const bool applies = family.gguf_key.empty() || h.has({family.gguf_key, ""});
     if (h.is_gguf() ? h.architecture() == family.gguf && applies : is_word_of(h.architecture(), family.folder)) {
       return &family;
     }
-    names.push_back(family.name);
   }
   return error(ErrorCode::kUnsupported, "model family '{}' ({}) is not supported; known: {}", shown(h.architecture()),
-               h.is_gguf() ? "general.architecture" : "model_type", fmt::join(names, ", "));
+               h.is_gguf() ? "general.architecture" : "model_type", known_names(h.is_gguf()));
 }
 
 }  // namespace
