@@ -42,6 +42,7 @@ class TimedBackend final : public ops::Backend {
   Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override {
     return backend_->create_step_block(limits);
   }
+  Result<ops::StepBlock> create_twin(const ops::StepBlock& block) override { return backend_->create_twin(block); }
   Status upload(const ops::Matrix& to, std::span<const float> from) override { return backend_->upload(to, from); }
   Status download(std::span<float> to, const ops::Matrix& from) override { return backend_->download(to, from); }
   Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,

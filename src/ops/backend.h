@@ -1,7 +1,7 @@
 // The Backend interface: the device work of a step, as the decoder composes it.
 //
-// Drawn for a device from the start. Operations are enqueued in order on one stream; only begin_step(), collect() and
-// finish() wait. Nothing allocates between begin_step() and collect(). The first step of a size is the exception: it may
+// Drawn for a device from the start. Operations are enqueued in order on one stream; only collect() and finish() wait.
+// Nothing allocates between begin_step() and collect(). The first step of a size is the exception: it may
 // choose between ways to compute, which waits, and sample() takes room for more listed tokens than ever before. Pointers inside Matrix, DeviceBatch and the
 // parameter structs are device pointers (host pointers on the reference and cpu back ends).
 // One thread drives a Backend at a time; the back end spreads the work over its own threads.
@@ -71,7 +71,7 @@ class Weight {
 };
 
 struct EmbedParams {
-  std::span<const TokenId> token_ids;  // [T], inside the table
+  std::span<const TokenId> token_ids;  // [T], inside the table; or pending where BackendInfo::runs_ahead
   const Weight* table;                 // [vocabulary, columns]
   Matrix out;                          // [T, columns]
   float scale = 1.0f;                  // out = scale * row of the table (Gemma: sqrt(columns); Granite)
@@ -225,6 +225,8 @@ struct BackendInfo {
   uint32_t cut = 256;                     // PlanSettings::cut that suits it
   bool copies_weights = false;            // prepared weights do not read their views any more
   bool records = false;                   // record() saves the host the work of enqueueing a step
+  bool runs_ahead = false;  // a step of decoding may be begun before the one before was collected: its tokens may be
+                            // pending_token()s, which embed() looks up where the sample() before left them
 };
 
 // Measured costs of attention by name, in nanoseconds. The names are the back end's own; they are valid for the
@@ -305,6 +307,8 @@ class Backend {
   // copy elsewhere, freed with the back end.
   virtual Result<const float*> place(std::span<const float> values) { return values.data(); }
   virtual Result<StepBlock> create_step_block(const StepLimits& limits) { return StepBlock::create(limits); }
+  // One more host block for steps in turn with `block`. They share the copy on the device, whose addresses recordings hold.
+  virtual Result<StepBlock> create_twin(const StepBlock& block) { return StepBlock::create(block.limits()); }
   // Between host memory, rows packed, and a matrix; both wait for what is enqueued. Not during a step.
   virtual Status upload(const Matrix& to, std::span<const float> from);
   virtual Status download(std::span<float> to, const Matrix& from);
@@ -318,6 +322,8 @@ class Backend {
 
   // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the source
   // of an earlier one.
+  // What went wrong while a step before was enqueued comes back here, unless collect() or finish() has said it. The block is
+  // not written again before this step was collected or finished.
   virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
   // Records what `work` enqueues, without running it, for steps that enqueue the same but for what stands in the step block.
   // kUnsupported without BackendInfo::records.
@@ -338,9 +344,10 @@ class Backend {
   virtual void cap_logits(const CapLogitsParams& params) = 0;
   virtual void gather_rows(const GatherRowsParams& params) = 0;
   virtual void sample(const SampleParams& params) = 0;  // enqueues
-  // Waits for sample(); [L]. A row without a choosable token says so in its Sampled::error; its neighbours are untouched.
+  // Waits for the oldest sample() that was not collected, of at most two (one without BackendInfo::runs_ahead), and for nothing
+  // behind it; [L], valid until the next collect(). A row without a choosable token says so in its Sampled::error; its neighbours are untouched.
   virtual Result<std::span<const Sampled>> collect() = 0;
-  virtual Status finish() = 0;  // waits for everything enqueued
+  virtual Status finish() = 0;  // waits for everything enqueued; what was not collected is lost
 
   // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
   virtual uint64_t take_kv_bytes_read() = 0;

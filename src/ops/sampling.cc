@@ -56,8 +56,8 @@ size_t checked(TokenId token, size_t vocabulary) {
 }
 
 void apply_penalties(const SampleRow& row, std::span<float> logits, std::span<uint32_t> counts) {
+  if (!counts_tokens(row)) return;
   const bool repeats = row.repetition_penalty != 1.0f;
-  if (!repeats && row.frequency_penalty == 0 && row.presence_penalty == 0) return;
   const std::span<const TokenId> prompt = repeats ? row.prompt : std::span<const TokenId>();
   for (const TokenId token : prompt) counts[checked(token, logits.size())] |= kInPrompt;
   for (const TokenId token : row.generated) ++counts[checked(token, logits.size())];
@@ -267,9 +267,12 @@ uint64_t draw_bits(const SampleRow& row) {
   return uint64_t{bits[0]} << 32 | bits[1];
 }
 
+bool counts_tokens(const SampleRow& row) {
+  return row.repetition_penalty != 1.0f || row.frequency_penalty != 0 || row.presence_penalty != 0;
+}
+
 bool changes_logits(const SampleRow& row) {
-  return !row.bias.empty() || !row.banned.empty() || row.repetition_penalty != 1.0f || row.frequency_penalty != 0 ||
-         row.presence_penalty != 0;
+  return !row.bias.empty() || !row.banned.empty() || counts_tokens(row);
 }
 
 float min_p_floor(const SampleRow& row) {

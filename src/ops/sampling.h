@@ -35,7 +35,7 @@ struct SampleRow {
   std::span<const LogitBias> bias;     // ids inside the vocabulary; may be empty
   std::span<const TokenId> banned;     // never chosen (end tokens before min_tokens)
   std::span<const TokenId> prompt;     // read only when repetition_penalty != 1
-  std::span<const TokenId> generated;  // read only when a penalty is set
+  std::span<const TokenId> generated;  // read only when counts_tokens()
   bool want_logprob = false;
   uint32_t top_logprobs = 0;  // <= kLogprobsMax
 };
@@ -83,6 +83,7 @@ Result<Sampled> sample_row(std::span<const float> logits, const SampleRow& row, 
 
 // What a back end that samples on its device asks here.
 uint64_t draw_bits(const SampleRow& row);  // random, a function of seed, choice and position alone
+bool counts_tokens(const SampleRow& row);  // a penalty is set: the row needs every token before it
 bool changes_logits(const SampleRow& row);
 float min_p_floor(const SampleRow& row);      // of (logit - peak) / temperature; the lowest float without min_p
 double log_sum(float peak, uint64_t weight);  // log of the sum of exponentials that weigh so much beside the peak

@@ -55,7 +55,7 @@ Result<StepBlock> StepBlock::create(const StepLimits& limits) {
   return create(limits, std::move(memory), nullptr);
 }
 
-StepBlock StepBlock::create(const StepLimits& limits, Buffer memory, std::unique_ptr<DeviceCopy> device_copy) {
+StepBlock StepBlock::create(const StepLimits& limits, Buffer memory, std::shared_ptr<DeviceCopy> device_copy) {
   check(memory.size() >= bytes_max(limits), "memory too small for a step block");
   StepBlock block;
   block.limits_ = limits;

@@ -5,9 +5,10 @@
 //
 // The host writes through the spans, then calls Backend::begin_step(), which copies the block to the device where there
 // is one and returns DeviceBatch: the same arrays as the device sees them. Reference and CPU back ends read the host's
-// block itself. Every array keeps its place whatever the step's sizes, so that work recorded once for a device (a graph)
-// reads each later step; how much of an array counts stands in the header. Page ids come last: of them only those in use
-// are uploaded. Nothing here allocates after create().
+// block itself. While a device computes one step, the host may write the next into a twin of its block; both are uploaded to
+// one copy (Backend::create_twin). Every array keeps its place whatever the step's sizes, so that work recorded once for
+// a device (a graph) reads each later step; how much of an array counts stands in the header. Page ids come last: of
+// them only those in use are uploaded. Nothing here allocates after create().
 #pragma once
 
 #include <array>
@@ -17,6 +18,7 @@
 
 #include "attention/plan.h"
 #include "core/core.h"
+#include "ops/pending_token.h"
 #include "ops/step_header.h"
 
 namespace headwater::ops {
@@ -47,7 +49,7 @@ struct DevicePlan : attention::Plan {
 struct DeviceBatch {
   uint32_t tokens = 0;                      // T; rows of the activations, grouped by sequence
   uint32_t sequences = 0;                   // R
-  std::span<const TokenId> token_ids;       // [T]
+  std::span<const TokenId> token_ids;       // [T]; some may be pending_token()s where BackendInfo::runs_ahead
   std::span<const uint32_t> positions;      // [T] absolute position of each token (RoPE, append)
   std::span<const PageId> append_pages;     // [T] page and slot that receive the token's key and value
   std::span<const uint32_t> append_slots;   // [T] in [0, page_size)
@@ -63,7 +65,7 @@ struct DeviceBatch {
 // Rows that a step of decoding of so many is recorded with: few sizes, and not many rows too many.
 uint32_t recorded_rows(uint32_t rows);
 
-// The device's copy of a step block, freed with it.
+// The device's copy of a step block and its twins, freed with the last of them.
 class DeviceCopy {
  public:
   virtual ~DeviceCopy() = default;
@@ -74,7 +76,7 @@ class StepBlock {
  public:
   static Result<StepBlock> create(const StepLimits& limits);
   // For a device: in memory of its kind (pinned), of bytes_max(limits) or more, and with room for its copy.
-  static StepBlock create(const StepLimits& limits, Buffer memory, std::unique_ptr<DeviceCopy> device_copy);
+  static StepBlock create(const StepLimits& limits, Buffer memory, std::shared_ptr<DeviceCopy> device_copy);
   static uint64_t bytes_max(const StepLimits& limits);
 
   // Host-side writing: sized views for this step. Call layout() first with the step's sizes (within the limits).
@@ -96,7 +98,9 @@ class StepBlock {
   DeviceBatch batch_at(const std::byte* base) const;  // the same views into a copy of bytes() that lies at `base`
   std::span<const std::byte> bytes() const;           // the part in use: what one upload copies
   const StepLimits& limits() const { return limits_; }
-  const DeviceCopy* device_copy() const { return device_copy_.get(); }  // null: the host's block is read itself
+  const std::shared_ptr<DeviceCopy>& device_copy() const {
+    return device_copy_;
+  }  // null: the host's block is read itself
 
  private:
   struct PlanOffsets {
@@ -121,7 +125,7 @@ class StepBlock {
   StepLimits limits_;
   Offsets offsets_{};
   Buffer memory_;
-  std::unique_ptr<DeviceCopy> device_copy_;
+  std::shared_ptr<DeviceCopy> device_copy_;
   std::span<TokenId> token_ids_;
   std::span<uint32_t> positions_;
   std::span<PageId> append_pages_;

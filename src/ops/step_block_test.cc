@@ -164,6 +164,13 @@ TEST(StepBlock, ACopyElsewhereIsViewedAtTheSameOffsets) {
   EXPECT_EQ(batch.plans[0].header->items, 1u);
 }
 
+TEST(StepBlock, APendingTokenSaysItsRowAndIsNoTokensId) {
+  for (const uint32_t row : {0u, 1u, 63u, 1023u, 1u << 20}) {
+    EXPECT_LT(pending_token(row), 0);
+    EXPECT_EQ(pending_row(pending_token(row)), row);
+  }
+}
+
 TEST(StepBlock, ANewLayoutForgetsThePlanOfTheLastStep) {
   Result<StepBlock> block = StepBlock::create(kLimits);
   block->layout(2, 2, 1, 4);

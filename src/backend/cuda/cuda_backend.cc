@@ -62,6 +62,7 @@ class CudaBackend final : public ops::Backend {
   }
   Result<const float*> place(std::span<const float> values) override;
   Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override;
+  Result<ops::StepBlock> create_twin(const ops::StepBlock& block) override;
   Status upload(const ops::Matrix& to, std::span<const float> from) override;
   Status download(std::span<float> to, const ops::Matrix& from) override;
   Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
@@ -101,7 +102,7 @@ class CudaBackend final : public ops::Backend {
 
  private:
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns, DType dtype);
-  void keep(Status status) {  // the first failure of the step; finish() returns it
+  void keep(Status status) {  // the first failure of what is enqueued; collect(), finish() or begin_step() returns it
     if (failure_ && !status) failure_ = std::move(status);
   }
   void enqueued(cudaError_t result, const char* what) { keep(checked(result, what)); }
@@ -173,7 +174,12 @@ Result<ops::StepBlock> CudaBackend::create_step_block(const ops::StepLimits& lim
   const uint64_t bytes = ops::StepBlock::bytes_max(limits);
   HEADWATER_ASSIGN_OR_RETURN(Buffer host, create_pinned(bytes));
   HEADWATER_ASSIGN_OR_RETURN(DeviceBuffer device, DeviceBuffer::create(bytes));
-  return ops::StepBlock::create(limits, std::move(host), std::make_unique<BlockOnDevice>(std::move(device)));
+  return ops::StepBlock::create(limits, std::move(host), std::make_shared<BlockOnDevice>(std::move(device)));
+}
+
+Result<ops::StepBlock> CudaBackend::create_twin(const ops::StepBlock& block) {
+  HEADWATER_ASSIGN_OR_RETURN(Buffer host, create_pinned(ops::StepBlock::bytes_max(block.limits())));
+  return ops::StepBlock::create(block.limits(), std::move(host), block.device_copy());
 }
 
 Status CudaBackend::upload(const ops::Matrix& to, std::span<const float> from) {
@@ -209,16 +215,19 @@ Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::Kv
 }
 
 Result<std::unique_ptr<ops::Recording>> CudaBackend::record(const std::function<void()>& work) {
-  HEADWATER_ASSIGN_OR_RETURN(Graph graph, Graph::record(stream_, work));
-  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));
+  Status before = std::exchange(failure_, {});  // of what was enqueued: whoever collects that is to hear of it
+  Result<Graph> graph = Graph::record(stream_, work);
+  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, std::move(before)));
+  HEADWATER_RETURN_IF_ERROR(graph.status());
   return std::unique_ptr<ops::Recording>(
-      std::make_unique<RecordedWork>(std::move(graph), stream_, scratch_moves_, failure_));
+      std::make_unique<RecordedWork>(std::move(graph).value(), stream_, scratch_moves_, failure_));
 }
 
 void CudaBackend::embed(const ops::EmbedParams& p) {
   const auto& table = static_cast<const CudaWeight&>(*p.table);
   enqueued(launch_embed({table.dense, table.columns_padded, table.is_short}, static_cast<uint32_t>(table.rows()),
-                        p.token_ids.data(), p.scale, rows_of(p.out), extent_of(p.out), stream_.get()),
+                        {p.token_ids.data(), sampler_.tokens(), sampler_.rows_max()}, p.scale, rows_of(p.out),
+                        extent_of(p.out), stream_.get()),
            "embed");
 }
 
@@ -254,7 +263,7 @@ Result<ops::DeviceBatch> CudaBackend::begin_step(const ops::StepBlock& block) {
   if (block.device_copy() == nullptr) {
     return error(ErrorCode::kInvalidArgument, "a step block in ordinary memory; make it with create_step_block()");
   }
-  failure_ = {};
+  HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));  // of a step that nobody has collected
   const std::span<const std::byte> bytes = block.bytes();
   std::byte* device = block.device_copy()->data();
   HEADWATER_RETURN_IF_ERROR(checked(
@@ -326,15 +335,13 @@ void CudaBackend::attend(const ops::AttentionParams& params) {
 }
 
 Result<std::span<const ops::Sampled>> CudaBackend::collect() {
-  if (!failure_) {
-    static_cast<void>(stream_.wait());  // the step's block is written again
-    return std::exchange(failure_, {});
-  }
+  if (!failure_) return finish();  // the step's block is written again
   return sampler_.collect();
 }
 
 Status CudaBackend::finish() {
   const Status waited = stream_.wait();
+  sampler_.forget();
   return failure_ ? waited : std::exchange(failure_, {});
 }
 
@@ -379,6 +386,7 @@ Result<std::unique_ptr<ops::Backend>> create(const ops::BackendConfig& config) {
                         .invariant = config.invariant,
                         .device = traits.name};
   info.records = true;
+  info.runs_ahead = true;
   info.copies_weights = true;
   if (!config.invariant) info.cut = attention::kNoCut;
   return std::unique_ptr<ops::Backend>(std::make_unique<CudaBackend>(std::move(info), traits, config.memory_share,

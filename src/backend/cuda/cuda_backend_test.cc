@@ -83,6 +83,74 @@ TEST_F(CudaTest, AStepBlockInOrdinaryMemoryIsRefused) {
   EXPECT_THAT(batch.status().message(), HasSubstr("create_step_block"));
 }
 
+// -------------------------------------------------------------------------------------------------------- steps ahead
+
+constexpr ops::StepLimits kFewRows{8, 8, 1, 16, 8, 1};
+constexpr uint32_t kFewTokens = 100;  // of the vocabulary
+
+TEST_F(CudaTest, APendingTokenIsWhatItsRowOfTheSampleBeforeChose) {
+  constexpr uint32_t kColumns = 32, kRows = 6;
+  ASSERT_TRUE(backend_->reserve_scratch(kFewRows, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, kFewTokens));
+  std::vector<float> table(kFewTokens * kColumns);
+  for (uint32_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i / kColumns);
+  const auto weight =
+      backend_->prepare({reinterpret_cast<const std::byte*>(table.data()), DType::kF32, kFewTokens, kColumns});
+  ASSERT_TRUE(weight) << weight.status().message();
+  // Row r of the logits chooses token 10 r + 3, but for row 2, which chooses none.
+  std::vector<float> values(3 * kFewTokens);
+  for (uint32_t row = 0; row < 3; ++row) values[row * kFewTokens + 10 * row + 3] = 9;
+  values[2 * kFewTokens] = std::numeric_limits<float>::quiet_NaN();
+  const ops::Matrix logits = *backend_->allocate(3, kFewTokens), out = *backend_->allocate(kRows, kColumns);
+  ASSERT_TRUE(backend_->upload(logits, values));
+  Result<ops::StepBlock> first = backend_->create_step_block(kFewRows);
+  ASSERT_TRUE(first) << first.status().message();
+  Result<ops::StepBlock> second = backend_->create_twin(*first);
+  ASSERT_TRUE(second) << second.status().message();
+  EXPECT_EQ(second->device_copy(), first->device_copy());
+
+  first->layout(3, 3, 3, 0);
+  ASSERT_TRUE(backend_->begin_step(*first));
+  backend_->sample({logits, std::vector<ops::SampleRow>(3, ops::SampleRow{.temperature = 0})});
+  second->layout(kRows, kRows, 0, 0);
+  const TokenId ids[kRows] = {7,  ops::pending_token(1),   ops::pending_token(2), ops::pending_token(0),
+                              99, ops::pending_token(1000)};
+  std::ranges::copy(ids, second->token_ids().begin());
+  const Result<ops::DeviceBatch> batch = backend_->begin_step(*second);
+  ASSERT_TRUE(batch) << batch.status().message();
+  backend_->embed({batch->token_ids, weight->get(), out});
+  const Result<std::span<const ops::Sampled>> sampled = backend_->collect();
+  ASSERT_TRUE(sampled) << sampled.status().message();
+  ASSERT_EQ(sampled->size(), 3u);
+  EXPECT_EQ((*sampled)[1].token, 13);
+  EXPECT_EQ((*sampled)[2].error, ErrorCode::kInternal);
+  std::vector<float> got(kRows * kColumns);
+  ASSERT_TRUE(backend_->download(got, out));
+  const float want[kRows] = {7, 13, 0, 3, 99, 0};
+  for (uint32_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i / kColumns]) << i;
+}
+
+// A norm that is too wide fails where it is enqueued.
+void enqueue_what_fails(ops::Backend& backend) {
+  backend.add_norm({.residual = {nullptr, 1, 40000, 40000}, .weight = nullptr, .epsilon = 0, .out = {}});
+}
+
+TEST_F(CudaTest, AFailureThatNobodyCollectedComesBackFromTheNextStep) {
+  const Result<ops::StepBlock> block = backend_->create_step_block(kFewRows);
+  ASSERT_TRUE(backend_->begin_step(*block));
+  enqueue_what_fails(*backend_);
+  EXPECT_EQ(backend_->begin_step(*block).status().code(), ErrorCode::kUnsupported);
+  EXPECT_TRUE(backend_->begin_step(*block)) << "it is said once";
+  EXPECT_TRUE(backend_->finish());
+}
+
+TEST_F(CudaTest, ARecordingKeepsTheFailureOfWhatWasEnqueuedBefore) {
+  enqueue_what_fails(*backend_);
+  EXPECT_TRUE(backend_->record([] {}));
+  EXPECT_EQ(backend_->finish().code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(backend_->record([&] { enqueue_what_fails(*backend_); }).status().code(), ErrorCode::kUnsupported);
+  EXPECT_TRUE(backend_->finish());
+}
+
 TEST_F(CudaTest, TheReadFloorGrowsWithTheBytes) {
   double previous_us = 0;
   for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{64} << 20, uint64_t{512} << 20}) {

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/on_device.h"
+#include "core/on_device.h"
 
 namespace headwater::backend::cuda {
 

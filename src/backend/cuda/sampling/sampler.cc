@@ -18,10 +18,6 @@ constexpr uint64_t groups_of(uint64_t blocks) {
   return (blocks + kGroupBlocks - 1) / kGroupBlocks;
 }
 
-bool counts_tokens(const ops::SampleRow& row) {
-  return row.repetition_penalty != 1.0f || row.frequency_penalty != 0 || row.presence_penalty != 0;
-}
-
 RowCall row_call(const ops::SampleRow& row, uint32_t vocabulary) {
   const auto size = [](const auto& list, bool is_read) { return is_read ? static_cast<uint32_t>(list.size()) : 0; };
   return {.temperature = row.temperature,
@@ -36,7 +32,7 @@ RowCall row_call(const ops::SampleRow& row, uint32_t vocabulary) {
           .biases = size(row.bias, true),
           .banned = size(row.banned, true),
           .prompt = size(row.prompt, row.repetition_penalty != 1.0f),
-          .generated = size(row.generated, counts_tokens(row)),
+          .generated = size(row.generated, ops::counts_tokens(row)),
           .has_min_p = row.min_p > 0,
           .wants_logprobs = row.want_logprob || row.top_logprobs > 0,
           .changes_logits = ops::changes_logits(row)};
@@ -106,26 +102,34 @@ Status Sampler::allocate() {
   HEADWATER_RETURN_IF_ERROR(give(call_.live, rows * blocks));
   HEADWATER_RETURN_IF_ERROR(give(call_.group_maxima, rows * groups));
   HEADWATER_RETURN_IF_ERROR(give(call_.group_sums, rows * groups));
-  HEADWATER_ASSIGN_OR_RETURN(tokens_, create_pinned(rows * sizeof(TokenId)));
-  HEADWATER_ASSIGN_OR_RETURN(logprobs_, create_pinned(rows * sizeof(LogprobParts)));
-  HEADWATER_ASSIGN_OR_RETURN(done_, Event::create());
-  row_calls_.resize(rows);
   sampled_.resize(rows);
-  return reserve_lists(0, 0);
+  for (Staging& staging : staging_) {
+    HEADWATER_ASSIGN_OR_RETURN(staging.tokens, create_pinned(rows * sizeof(TokenId)));
+    HEADWATER_ASSIGN_OR_RETURN(staging.logprobs, create_pinned(rows * sizeof(LogprobParts)));
+    HEADWATER_ASSIGN_OR_RETURN(staging.done, Event::create());
+    staging.row_calls.resize(rows);
+    HEADWATER_RETURN_IF_ERROR(reserve_lists(staging, 0, 0, nullptr));
+  }
+  return {};
 }
 
 // Twice what there was, or more. counts: rows that count tokens.
-Status Sampler::reserve_lists(uint64_t words, uint64_t counts) {
+Status Sampler::reserve_lists(Staging& staging, uint64_t words, uint64_t counts, cudaStream_t stream) {
   const uint64_t bytes = rows_max_ * sizeof(RowCall) + words * sizeof(uint32_t);
-  if (packed_.size() < bytes) {
-    const uint64_t grown = std::max<uint64_t>(bytes, 2 * packed_.size());
-    HEADWATER_ASSIGN_OR_RETURN(packed_on_device_, DeviceBuffer::create(grown));
-    HEADWATER_ASSIGN_OR_RETURN(packed_, create_pinned(grown));
+  const uint64_t row_bytes = uint64_t{vocabulary_max_} * sizeof(uint32_t);
+  if (staging.packed.size() < bytes) {
+    HEADWATER_ASSIGN_OR_RETURN(staging.packed, create_pinned(std::max<uint64_t>(bytes, 2 * staging.packed.size())));
+  }
+  const bool moves =
+      packed_on_device_.size() < bytes || saved_.size() < words * sizeof(float) || counts_.size() < counts * row_bytes;
+  if (moves) HEADWATER_RETURN_IF_ERROR(checked(cudaStreamSynchronize(stream), "the sampling before"));
+  if (packed_on_device_.size() < bytes) {
+    HEADWATER_ASSIGN_OR_RETURN(packed_on_device_,
+                               DeviceBuffer::create(std::max<uint64_t>(bytes, 2 * packed_on_device_.size())));
   }
   if (saved_.size() < words * sizeof(float)) {
     HEADWATER_ASSIGN_OR_RETURN(saved_, DeviceBuffer::create(std::max(words * sizeof(float), 2 * saved_.size())));
   }
-  const uint64_t row_bytes = uint64_t{vocabulary_max_} * sizeof(uint32_t);
   if (counts_.size() < counts * row_bytes) {
     const uint64_t grown = std::min<uint64_t>(std::max(counts * row_bytes, 2 * counts_.size()), rows_max_ * row_bytes);
     counts_ = {};
@@ -137,30 +141,30 @@ Status Sampler::reserve_lists(uint64_t words, uint64_t counts) {
 }
 
 // Writes the rows' calls and the lists behind them into pinned memory.
-Status Sampler::pack(std::span<const ops::SampleRow> rows) {
-  any_draws_ = any_changes_ = any_logprobs_ = false;
+Status Sampler::pack(Staging& staging, std::span<const ops::SampleRow> rows, cudaStream_t stream) {
+  staging.any_draws = staging.any_changes = staging.any_logprobs = false;
   uint64_t words = 0;
   uint32_t counts = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    RowCall& call = row_calls_[i] = row_call(rows[i], call_.vocabulary);
+    RowCall& call = staging.row_calls[i] = row_call(rows[i], call_.vocabulary);
     check(call.top_logprobs <= kTopMax, "more top logprobs than a row can hold");
     call.first_word = static_cast<uint32_t>(words);
     call.counts = counts;
     words += uint64_t{call.ids()} + call.biases;
     counts += call.biases + call.prompt + call.generated > 0 ? 1 : 0;
-    any_draws_ |= call.draws();
-    any_changes_ |= call.changes_logits;
-    any_logprobs_ |= call.wants_logprobs;
+    staging.any_draws |= call.draws();
+    staging.any_changes |= call.changes_logits;
+    staging.any_logprobs |= call.wants_logprobs;
   }
   check(words < uint64_t{1} << 32, "more than 4 billion listed tokens");
-  HEADWATER_RETURN_IF_ERROR(reserve_lists(words, counts));
-  std::copy_n(row_calls_.begin(), rows.size(), packed_.as<RowCall>().begin());
+  HEADWATER_RETURN_IF_ERROR(reserve_lists(staging, words, counts, stream));
+  std::copy_n(staging.row_calls.begin(), rows.size(), staging.packed.as<RowCall>().begin());
   const uint64_t row_bytes = rows.size() * sizeof(RowCall);
-  const auto lists = reinterpret_cast<uint32_t*>(packed_.data() + row_bytes);
+  const auto lists = reinterpret_cast<uint32_t*>(staging.packed.data() + row_bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
-    put_lists(rows[i], row_calls_[i], call_.vocabulary, lists + row_calls_[i].first_word);
+    put_lists(rows[i], staging.row_calls[i], call_.vocabulary, lists + staging.row_calls[i].first_word);
   }
-  packed_bytes_ = row_bytes + words * sizeof(uint32_t);
+  staging.packed_bytes = row_bytes + words * sizeof(uint32_t);
   call_.row_calls = packed_on_device_.as<RowCall>();
   call_.words = reinterpret_cast<const uint32_t*>(packed_on_device_.data() + row_bytes);
   return {};
@@ -169,53 +173,62 @@ Status Sampler::pack(std::span<const ops::SampleRow> rows) {
 Status Sampler::sample(const ops::Matrix& logits, std::span<const ops::SampleRow> rows, cudaStream_t stream) {
   check(rows.size() <= rows_max_ && rows.size() <= logits.rows && logits.columns <= vocabulary_max_,
         "sample: more rows than logits, or than reserve() was told");
-  call_.rows = 0;
-  if (rows.empty()) return {};
-  HEADWATER_RETURN_IF_ERROR(checked(cudaEventSynchronize(done_.get()), "the sampling before"));
+  check(calls_ - calls_collected_ < staging_.size(), "sample: two calls before wait to be collected");
+  Staging& staging = staging_[calls_ % staging_.size()];
+  staging.rows = call_.rows = static_cast<uint32_t>(rows.size());
+  if (!rows.empty()) HEADWATER_RETURN_IF_ERROR(enqueue(staging, logits, rows, stream));
+  ++calls_;
+  return {};
+}
+
+Status Sampler::enqueue(Staging& staging, const ops::Matrix& logits, std::span<const ops::SampleRow> rows,
+                        cudaStream_t stream) {
   call_.logits = logits.data;
   call_.stride = logits.stride;
   call_.vocabulary = logits.columns;
   call_.blocks = static_cast<uint32_t>(ops::logit_blocks(logits.columns));
   call_.groups = static_cast<uint32_t>(groups_of(call_.blocks));
-  HEADWATER_RETURN_IF_ERROR(pack(rows));
-  call_.rows = static_cast<uint32_t>(rows.size());
-  HEADWATER_RETURN_IF_ERROR(launch(stream));
-  HEADWATER_RETURN_IF_ERROR(download(stream));
-  return checked(cudaEventRecord(done_.get(), stream), "an event");
+  HEADWATER_RETURN_IF_ERROR(pack(staging, rows, stream));
+  HEADWATER_RETURN_IF_ERROR(launch(staging, stream));
+  HEADWATER_RETURN_IF_ERROR(download(staging, stream));
+  return checked(cudaEventRecord(staging.done.get(), stream), "an event");
 }
 
-Status Sampler::launch(cudaStream_t stream) const {
-  HEADWATER_RETURN_IF_ERROR(
-      checked(cudaMemcpyAsync(packed_on_device_.data(), packed_.data(), packed_bytes_, cudaMemcpyHostToDevice, stream),
-              "upload of sampling parameters"));
+Status Sampler::launch(const Staging& staging, cudaStream_t stream) const {
+  HEADWATER_RETURN_IF_ERROR(checked(cudaMemcpyAsync(packed_on_device_.data(), staging.packed.data(),
+                                                    staging.packed_bytes, cudaMemcpyHostToDevice, stream),
+                                    "upload of sampling parameters"));
   HEADWATER_RETURN_IF_ERROR(checked(launch_scan(call_, stream), "launch of scan"));
-  if (any_logprobs_) HEADWATER_RETURN_IF_ERROR(checked(launch_logprobs(call_, stream), "launch of logprobs"));
-  if (any_changes_) HEADWATER_RETURN_IF_ERROR(checked(launch_edit(call_, stream), "launch of edit"));
-  if (any_draws_) HEADWATER_RETURN_IF_ERROR(checked(launch_draw(call_, stream), "launch of draw"));
+  if (staging.any_logprobs) HEADWATER_RETURN_IF_ERROR(checked(launch_logprobs(call_, stream), "launch of logprobs"));
+  if (staging.any_changes) HEADWATER_RETURN_IF_ERROR(checked(launch_edit(call_, stream), "launch of edit"));
+  if (staging.any_draws) HEADWATER_RETURN_IF_ERROR(checked(launch_draw(call_, stream), "launch of draw"));
   return {};
 }
 
-Status Sampler::download(cudaStream_t stream) const {
+Status Sampler::download(const Staging& staging, cudaStream_t stream) const {
   const auto copy = [&](const Buffer& to, const void* from, size_t bytes) {
     return checked(cudaMemcpyAsync(to.data(), from, bytes, cudaMemcpyDeviceToHost, stream), "download of tokens");
   };
-  HEADWATER_RETURN_IF_ERROR(copy(tokens_, call_.tokens, call_.rows * sizeof(TokenId)));
-  return any_logprobs_ ? copy(logprobs_, call_.logprobs, call_.rows * sizeof(LogprobParts)) : Status();
+  HEADWATER_RETURN_IF_ERROR(copy(staging.tokens, call_.tokens, staging.rows * sizeof(TokenId)));
+  return staging.any_logprobs ? copy(staging.logprobs, call_.logprobs, staging.rows * sizeof(LogprobParts)) : Status();
 }
 
 Result<std::span<const ops::Sampled>> Sampler::collect() {
-  if (call_.rows > 0) HEADWATER_RETURN_IF_ERROR(checked(cudaEventSynchronize(done_.get()), "sampling"));
-  for (uint32_t i = 0; i < call_.rows; ++i) {
-    const TokenId token = tokens_.as<TokenId>()[i];
+  check(calls_collected_ < calls_, "collect: no sample() waits for it");
+  const Staging& staging = staging_[calls_collected_++ % staging_.size()];
+  if (staging.rows > 0) HEADWATER_RETURN_IF_ERROR(checked(cudaEventSynchronize(staging.done.get()), "sampling"));
+  for (uint32_t i = 0; i < staging.rows; ++i) {
+    const TokenId token = staging.tokens.as<TokenId>()[i];
     sampled_[i] = {};
     if (token < 0) {
       sampled_[i].error = token == kBrokenLogits ? ErrorCode::kInternal : ErrorCode::kInvalidArgument;
     } else {
       sampled_[i].token = token;
-      if (row_calls_[i].wants_logprobs) add_logprobs(logprobs_.as<LogprobParts>()[i], row_calls_[i], sampled_[i]);
+      const RowCall& call = staging.row_calls[i];
+      if (call.wants_logprobs) add_logprobs(staging.logprobs.as<LogprobParts>()[i], call, sampled_[i]);
     }
   }
-  return std::span<const ops::Sampled>(sampled_.data(), call_.rows);
+  return std::span<const ops::Sampled>(sampled_.data(), staging.rows);
 }
 
 }  // namespace headwater::backend::cuda

@@ -246,7 +246,28 @@ TEST_F(SamplerTest, TheLargestVocabularyOfEqualLogitsIsDrawnFrom) {
   ASSERT_NO_FATAL_FAILURE(expect_as_on_the_host(cases, sample(cases)));
 }
 
-TEST_F(SamplerTest, AStepThatNobodyCollectsIsFollowedByAnother) {
+TEST_F(SamplerTest, TwoStepsOnTheirWayAreCollectedInTheirOrder) {
+  CaseMaker maker(12);
+  for (int i = 0; i < 20; ++i) {
+    std::vector<Case> cases{maker.make(5000), maker.make(5000)};
+    const ops::Matrix logits = upload(cases, 0);
+    ASSERT_TRUE(sampler_.reserve(2, 5000));
+    std::vector<Case> first = cases;
+    for (Case& c : first) c.row = {.temperature = 0.9f, .seed = static_cast<uint64_t>(i), .top_logprobs = 3};
+    if (i % 2 == 0) first[1].banned.resize(100u << i / 2);  // more than ever: what holds the lists moves
+    const std::vector<ops::SampleRow> rows_first{first[0].with_lists(), first[1].with_lists()},
+        rows{cases[0].with_lists(), cases[1].with_lists()};
+    ASSERT_TRUE(sampler_.sample(logits, rows_first, stream_.get()));
+    ASSERT_TRUE(sampler_.sample(logits, rows, stream_.get()));
+    for (const std::vector<Case>* asked : {&first, &cases}) {
+      const Result<std::span<const ops::Sampled>> sampled = sampler_.collect();
+      ASSERT_TRUE(sampled) << sampled.status().message();
+      ASSERT_NO_FATAL_FAILURE(expect_as_on_the_host(*asked, {sampled->begin(), sampled->end()}));
+    }
+  }
+}
+
+TEST_F(SamplerTest, AStepThatNobodyCollectsIsForgottenAndFollowedByAnother) {
   CaseMaker maker(9);
   std::vector<Case> cases{maker.make(1000), maker.make(1000)};
   const ops::Matrix logits = upload(cases, 0);
@@ -254,6 +275,8 @@ TEST_F(SamplerTest, AStepThatNobodyCollectsIsFollowedByAnother) {
   const std::vector<ops::SampleRow> lost(2, ops::SampleRow{.seed = 1}),
       rows{cases[0].with_lists(), cases[1].with_lists()};
   ASSERT_TRUE(sampler_.sample(logits, lost, stream_.get()));
+  ASSERT_TRUE(stream_.wait());
+  sampler_.forget();
   ASSERT_TRUE(sampler_.sample(logits, rows, stream_.get()));
   const Result<std::span<const ops::Sampled>> sampled = sampler_.collect();
   ASSERT_TRUE(sampled) << sampled.status().message();

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/on_device.h"
+#include "core/on_device.h"
 
 namespace headwater::backend::cuda::sampling {
 

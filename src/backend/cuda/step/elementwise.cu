@@ -3,6 +3,7 @@
 
 #include "backend/cuda/overlap.cuh"
 #include "backend/cuda/step/rows.cuh"
+#include "ops/pending_token.h"
 
 namespace headwater::backend::cuda {
 
@@ -24,10 +25,15 @@ __device__ void for_each_row(Extent extent, const Visit& visit) {
   for (uint32_t row = blockIdx.y; row < extent.rows; row += gridDim.y) visit(row, c);
 }
 
+__device__ __forceinline__ TokenId token_at(const TokenIds& tokens, uint32_t row) {
+  const TokenId id = tokens.ids[row];
+  return id < 0 && ops::pending_row(id) < tokens.sampled_max ? tokens.sampled[ops::pending_row(id)] : id;
+}
+
 template <typename Element>
-__global__ void embed(Rows table, uint32_t vocabulary, const TokenId* token_ids, float scale, Rows out, Extent extent) {
+__global__ void embed(Rows table, uint32_t vocabulary, TokenIds token_ids, float scale, Rows out, Extent extent) {
   for_each_row(extent, [&](uint32_t row, uint32_t c) {
-    const auto id = static_cast<uint32_t>(token_ids[row]);
+    const auto id = static_cast<uint32_t>(token_at(token_ids, row));
     row_at<float>(out, row)[c] = scale * to_float(row_at<Element>(table, id < vocabulary ? id : 0)[c]);
   });
 }
@@ -122,8 +128,8 @@ cudaError_t launch(void (*kernel)(Parameters...), Extent extent, cudaStream_t st
 
 }  // namespace
 
-cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenId* token_ids, float scale, const Rows& out,
-                         Extent extent, cudaStream_t stream) {
+cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenIds& token_ids, float scale,
+                         const Rows& out, Extent extent, cudaStream_t stream) {
   if (extent.rows == 0) return cudaSuccess;
   return with_element(table.is_short, [&](auto* element) {
     return launch(embed<ElementOf<decltype(element)>>, extent, stream, table, vocabulary, token_ids, scale, out,

@@ -22,9 +22,14 @@ struct Extent {
   uint32_t rows, columns;
 };
 
-// table: [vocabulary]. Ids outside of it, which only rows behind the step's last token hold, read row 0.
-cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenId* token_ids, float scale, const Rows& out,
-                         Extent extent, cudaStream_t stream);
+struct TokenIds {
+  const TokenId* ids;      // [rows]; a pending_token() is what that row of `sampled` holds
+  const TokenId* sampled;  // [sampled_max] of the sample() before; negative: the row failed
+  uint32_t sampled_max;
+};
+// table: [vocabulary]. Ids outside of it, which only failed rows and those behind the step's last token hold, read row 0.
+cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenIds& token_ids, float scale,
+                         const Rows& out, Extent extent, cudaStream_t stream);
 
 struct AddNormCall {
   Rows residual, delta;  // f32; delta.data may be null
