@@ -6,6 +6,7 @@
 namespace headwater::engine {
 
 void CoreEngine::make_schedule() {
+  mark_blocked();
   const Capacity capacity{.step_tokens_max = sizing_.config.step_tokens_max,
                           .sequences_free = sizing_.config.sequences_max - cache_.sequences_open(),
                           .lookahead_max = sizing_.config.sequences_max};

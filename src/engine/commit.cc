@@ -5,18 +5,22 @@
 
 namespace headwater::engine {
 
-void CoreEngine::commit() {
-  for (Sequence* sequence : batch_) {
-    metrics_.tokens_computed.add(sequence->chunk);
-    sequence->computed += sequence->chunk;
-    sequence->chunk = 0;
-    cache_.publish(sequence->slot, sequence->tokens(), sequence->computed);
+void CoreEngine::commit(const StepInFlight& step) {
+  metrics_.tokens_computed.add(step.tokens);
+  for (const StepInFlight::Row& row : step.rows) {
+    if (row.sequence != nullptr) cache_.publish(row.sequence->slot, row.sequence->tokens(), row.computed);
   }
-  for (size_t i = 0; i < batch_sampled_.size(); ++i) append_token(*batch_sampled_[i], sampled_[i]);
+  const ops::Sampled* sampled = sampled_.data();
+  for (const StepInFlight::Row& row : step.rows) {
+    if (!row.is_sampled) continue;
+    if (row.sequence != nullptr) append_token(*row.sequence, *sampled);
+    ++sampled;
+  }
 }
 
 void CoreEngine::append_token(Sequence& sequence, const ops::Sampled& sampled) {
   const Ticket& ticket = *sequence.request->ticket;
+  --sequence.in_flight;
   if (sampled.error != ErrorCode::kOk) {
     observe::logger().warn("request {}: no token can be chosen ({}); the choice ends", ticket.id,
                            to_string(sampled.error));
@@ -54,16 +58,19 @@ void CoreEngine::append_token(Sequence& sequence, const ops::Sampled& sampled) {
   }
 }
 
-// The step went wrong on the device: what it should have written cannot be trusted, so nothing of it is published and
-// every request that had a row in it ends.
-void CoreEngine::fail_batch() {
-  for (Sequence* sequence : batch_) {
-    for (Sequence& sibling : sequence->request->choices) {
-      if (sibling.phase != Phase::kFinished) finish_without_token(sibling, FinishReason::kFailed);
+// A step went wrong on the device: what it should have written cannot be trusted, nor what the one behind it made of that. So
+// nothing of them is published and every request that had a row in them ends.
+void CoreEngine::fail_steps() {
+  static_cast<void>(
+      backend_.finish());  // the device has left their pages alone; the first error is the one that counts
+  for (; in_flight(); ++steps_collected_) {
+    for (const StepInFlight::Row& row : oldest().rows) {
+      if (row.sequence == nullptr) continue;
+      for (Sequence& sibling : row.sequence->request->choices) {
+        if (sibling.phase != Phase::kFinished) finish_without_token(sibling, FinishReason::kFailed);
+      }
     }
   }
-  batch_.clear();
-  outcome_ = {};
 }
 
 }  // namespace headwater::engine

@@ -10,7 +10,13 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model
   const model::ModelShape& model = decoder.shape();
   HEADWATER_ASSIGN_OR_RETURN(Sizing sizing, size_engine(config, model, backend.info(), backend.pool_memory()));
   // Activations and scratch come first: what they take is not the pool's.
+  std::vector<ops::StepBlock> blocks;
   HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, backend.create_step_block(sizing.limits));
+  blocks.push_back(std::move(block));
+  if (sizing.config.run_ahead) {
+    HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock twin, backend.create_twin(blocks.front()));
+    blocks.push_back(std::move(twin));
+  }
   HEADWATER_RETURN_IF_ERROR(decoder.prepare(sizing.limits, sizing.kv));
   HEADWATER_ASSIGN_OR_RETURN(const Sizing rest, size_engine(config, model, backend.info(), backend.pool_memory()));
   sizing.kv = rest.kv;
@@ -37,7 +43,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, model
   }
   sizing.config.attention = planners[model.widest_plan()].settings();
   HEADWATER_ASSIGN_OR_RETURN(std::unique_ptr<ops::KvPool> pool, backend.create_kv_pool(sizing.kv));
-  CoreEngine::Parts parts{sizing, std::move(cache), std::move(planners), std::move(block), std::move(pool)};
+  CoreEngine::Parts parts{sizing, std::move(cache), std::move(planners), std::move(blocks), std::move(pool)};
   return std::unique_ptr<Engine>(std::make_unique<CoreEngine>(std::move(parts), decoder, backend, clock));
 }
 
@@ -53,7 +59,7 @@ CoreEngine::CoreEngine(Parts parts, model::Decoder& decoder, ops::Backend& backe
       pool_(std::move(parts.pool)),
       cache_(std::move(parts.cache)),
       planners_(std::move(parts.planners)),
-      block_(std::move(parts.block)) {
+      blocks_(std::move(parts.blocks)) {
   const uint32_t sequences = sizing_.config.sequences_max;
   requests_.reserve(sequences + sizing_.config.queue_requests_max);
   waiting_.reserve(sequences + sizing_.config.queue_requests_max);
@@ -63,10 +69,13 @@ CoreEngine::CoreEngine(Parts parts, model::Decoder& decoder, ops::Backend& backe
   copies_.reserve(sequences);
   copies_from_.reserve(sequences);
   copies_to_.reserve(sequences);
-  batch_.reserve(sequences);
-  batch_sampled_.reserve(sequences);
+  for (StepInFlight& step : steps_) step.rows.reserve(sequences);
   sample_rows_.reserve(sequences);
   entries_.reserve(sequences);
+}
+
+CoreEngine::~CoreEngine() {
+  if (in_flight()) static_cast<void>(backend_.finish());  // the device is done with the pages and blocks before they go
 }
 
 Result<RequestId> CoreEngine::submit(Request request) {
@@ -112,13 +121,14 @@ size_t CoreEngine::poll_any(std::span<Emission> out) {
 }
 
 bool CoreEngine::wait_for_work(int64_t nanoseconds) {
-  return can_advance() || inbox_.wait(nanoseconds);
+  return in_flight() || can_advance() || inbox_.wait(nanoseconds);
 }
 
 Status CoreEngine::audit() const {
   HEADWATER_RETURN_IF_ERROR(cache_.audit());
   size_t running = 0;
   size_t waiting = 0;
+  size_t in_flight = 0;
   for (const auto& request : requests_) {
     uint32_t unfinished = 0;
     for (const Sequence& sequence : request->choices) {
@@ -132,10 +142,13 @@ Status CoreEngine::audit() const {
                      sequence.choice);
       }
       if (!runs) continue;
+      in_flight += sequence.in_flight;
       const size_t tokens_held = cache_.pages(sequence.slot).size() * sizing_.config.page_size;
       if (sequence.computed > tokens_held || sequence.tokens_left() == 0) {
-        return error(ErrorCode::kInternal, "request {} choice {}: {} tokens computed, {} known, pages for {}",
-                     request->ticket->id, sequence.choice, sequence.computed, sequence.tokens().size(), tokens_held);
+        return error(ErrorCode::kInternal,
+                     "request {} choice {}: {} tokens computed, {} known, {} in flight, pages for {}",
+                     request->ticket->id, sequence.choice, sequence.computed, sequence.tokens().size(),
+                     sequence.in_flight, tokens_held);
       }
     }
     if (unfinished != request->choices_left || unfinished == 0) {
@@ -149,6 +162,19 @@ Status CoreEngine::audit() const {
                  "{} sequences run, {} are listed, {} slots are open; {} wait, {} are listed; or the "
                  "lists are out of order",
                  running, running_.size(), cache_.sequences_open(), waiting, waiting_.size());
+  }
+  size_t rows = 0;  // of steps in flight, whose sequences have not ended
+  for (uint64_t i = steps_collected_; i < steps_launched_; ++i) {
+    for (const StepInFlight::Row& row : steps_[i % steps_.size()].rows) {
+      if (row.sequence == nullptr) continue;
+      ++rows;
+      if (std::ranges::find(running_, row.sequence) == running_.end() || row.sequence->in_flight != 1) {
+        return error(ErrorCode::kInternal, "a step in flight has a row of a sequence that does not wait for it");
+      }
+    }
+  }
+  if (rows != in_flight) {
+    return error(ErrorCode::kInternal, "{} tokens are in flight for sequences, {} in steps", in_flight, rows);
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // The engine behind its door. One class, whose work is cut over files by stage:
 //   core_engine.cc  create, the calls of other threads, audit
 //   step.cc         one step as a table of contents
+//   ahead.cc        the step that is begun before the one before has answered
 //   intake.cc       inbox, signals, how requests end
 //   admission.cc    pages: reserve, preempt, attach, fork
 //   batch.cc        the step block and the rows to sample
@@ -10,6 +11,7 @@
 // All members below "engine thread" belong to the thread that calls step().
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -22,16 +24,31 @@
 
 namespace headwater::engine {
 
+// A step that the device was given, until its answer has been taken.
+struct StepInFlight {
+  struct Row {
+    Sequence* sequence;  // null: it has ended since
+    uint32_t computed;   // its tokens whose keys and values are in its pages after this step
+    bool is_sampled;
+  };
+  std::vector<Row> rows;  // in the order of the batch
+  uint32_t tokens = 0, rows_sampled = 0;
+  attention::Outcome outcome;  // of the plan with the widest window
+
+  bool decodes() const { return rows_sampled == tokens; }  // one token a row, each sampled
+};
+
 class CoreEngine final : public Engine {
  public:
   struct Parts {  // what can fail to be made
     Sizing sizing;
     kv::PagedCache cache;
     std::vector<attention::Planner> planners;  // one for each of ModelShape::windows
-    ops::StepBlock block;
+    std::vector<ops::StepBlock> blocks;        // in turn, a step each
     std::unique_ptr<ops::KvPool> pool;
   };
   CoreEngine(Parts parts, model::Decoder& decoder, ops::Backend& backend, const Clock* clock);
+  ~CoreEngine() override;
 
   Result<RequestId> submit(Request request) override;
   void cancel(RequestId request) override;
@@ -59,14 +76,26 @@ class CoreEngine final : public Engine {
   void make_schedule();
   void reserve_pages();
   bool fill_batch();  // false: nothing to compute
-  Status plan_attention();
-  Status run_device();
-  void commit();
-  void fail_batch();
+  Status launch();
+  bool reserve_ahead();
+  Status collect();
+  void commit(const StepInFlight& step);
+  void fail_steps();
   void emit();
-  void report();
+  void report(const StepInFlight* step);  // null: none was computed
+
+  // step.cc
+  Status plan_attention();
+  bool in_flight() const { return steps_launched_ > steps_collected_; }
+  StepInFlight& newest() { return steps_[(steps_launched_ - 1) % steps_.size()]; }
+  StepInFlight& oldest() { return steps_[steps_collected_ % steps_.size()]; }
+  ops::StepBlock& newest_block() { return blocks_[(steps_launched_ - 1) % blocks_.size()]; }
+
+  // ahead.cc
+  void void_rows(Sequence& sequence);
 
   // intake.cc
+  void mark_blocked();
   void finish(Sequence& sequence, FinishReason reason, Emission emission);
   void finish_without_token(Sequence& sequence, FinishReason reason);
   void sweep_lists();
@@ -80,14 +109,14 @@ class CoreEngine final : public Engine {
   void start_running(Sequence& sequence);
 
   // batch.cc
-  void fill_sequence(const Sequence& sequence, uint32_t row, uint32_t first_token);
+  void fill_sequence(ops::StepBlock& block, const Sequence& sequence, uint32_t row, uint32_t first_token);
   ops::SampleRow sample_row(const Sequence& sequence) const;
 
   // commit.cc
   void append_token(Sequence& sequence, const ops::Sampled& sampled);
 
   // report.cc
-  void report_outcome();
+  void report_outcome(const StepInFlight& step);
   void report_state();
 
   // Any thread.
@@ -107,7 +136,7 @@ class CoreEngine final : public Engine {
   std::unique_ptr<ops::KvPool> pool_;
   kv::PagedCache cache_;
   std::vector<attention::Planner> planners_;
-  ops::StepBlock block_;
+  std::vector<ops::StepBlock> blocks_;
   std::vector<std::unique_ptr<ActiveRequest>> requests_;
   std::vector<Sequence*> running_;  // sorted by goes_before()
   std::vector<Sequence*> waiting_;  // sorted by goes_before()
@@ -120,12 +149,12 @@ class CoreEngine final : public Engine {
   StepPlan step_plan_;
   std::vector<kv::PageCopy> copies_;
   std::vector<PageId> copies_from_, copies_to_;
-  std::vector<Sequence*> batch_;          // rows of the step
-  std::vector<Sequence*> batch_sampled_;  // those of them that get a token, in logits order
-  std::vector<ops::SampleRow> sample_rows_;
+  std::array<StepInFlight, 2> steps_;  // step i is the (i % 2)th; two only where the back end runs ahead
+  uint64_t steps_launched_ = 0, steps_collected_ = 0;
+  std::vector<ops::SampleRow> sample_rows_;  // of the newest step
   std::span<const ops::Sampled> sampled_;
   std::vector<Outbox::Entry> entries_;
-  attention::Outcome outcome_;  // of the plan with the widest window
+  attention::Outcome outcome_;  // of the last step that was collected
   observe::OncePerKind logged_;
   kv::CacheCounters counted_;  // what report() has already added to the metrics
 };

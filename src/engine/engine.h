@@ -7,7 +7,9 @@
 // One step, as step.cc reads: take the inbox, heed signals, schedule, reserve pages, fill the step block, plan
 // attention, forward, sample, commit (advance sequences, publish full pages, release finished ones), emit. The engine
 // thread is the only writer of engine state; cancel and finish flags are the only backward signals. Between inbox and
-// outbox a steady decode step allocates nothing. docs/contract.md says who owns what on which thread.
+// outbox a steady decode step allocates nothing. On a back end that runs ahead, a step of steady decoding is given to the
+// device before the one before is collected; a call of step() still takes one answer, and an engine that is destroyed
+// waits for the device first. docs/contract.md says who owns what on which thread, and when the engine runs ahead.
 //
 // Guarantees
 //   1. A sequence's tokens do not depend on batch mates, arrival order, prompt chunking, preemption, the prefix
@@ -50,6 +52,7 @@ struct EngineConfig {
   // cut 0: what suits the back end. invariant holds where the back end promises it too. window: the model's, whatever
   // stands here.
   attention::PlanSettings attention = {.cut = 0};
+  bool run_ahead = true;  // where the back end does: a step of decoding is begun before the one before has answered
   bool inject_page_fault = false;  // test: one sequence of every step reads a wrong page; its text must change
 };
 
@@ -72,7 +75,8 @@ class Engine {
   virtual void ready(std::vector<RequestId>& out) const = 0;  // the requests that have something to poll, in no order
 
   // The engine thread. One step; false when there is nothing to do. An error is the device's: the requests that had a
-  // row in the step have ended with kFailed, the others are unharmed and step() may be called again.
+  // row in the step, or in the one begun behind it, have ended with kFailed, the others are unharmed and step() may be
+  // called again.
   virtual Result<bool> step() = 0;
   // Blocks until submit() or cancel() gives work, stop() is called or the time is over; true when there is work.
   virtual bool wait_for_work(int64_t nanoseconds) = 0;
@@ -83,7 +87,7 @@ class Engine {
   virtual const EngineMetrics& metrics() const = 0;  // any thread
   virtual const kv::PagedCache& cache() const = 0;   // engine thread; its config(): any thread
   virtual const attention::Outcome& last_outcome()
-      const = 0;                          // engine thread; of the last step, of its plan with the widest window
+      const = 0;  // engine thread; of the last step that answered, of its plan with the widest window
   virtual Snapshot snapshot() const = 0;  // engine thread
   virtual Status audit() const = 0;       // engine thread; pages, sequences and counters agree
 };

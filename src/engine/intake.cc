@@ -23,20 +23,27 @@ void CoreEngine::heed_signals() {
     Ticket& ticket = *request->ticket;
     const bool signalled =
         ticket.signalled.load(std::memory_order_relaxed) && ticket.signalled.exchange(false, std::memory_order_acquire);
-    if (!signalled && !request->admitted) continue;                         // thousands of choices may wait
-    const uint32_t room_used = ticket.ring.size() + request->choices_left;  // after a step in which every choice emits
+    if (!signalled) continue;
     for (Sequence& sequence : request->choices) {
       if (sequence.phase == Phase::kFinished) continue;
-      if (signalled && ticket.cancelled.load(std::memory_order_relaxed)) {
+      if (ticket.cancelled.load(std::memory_order_relaxed)) {
         finish_without_token(sequence, FinishReason::kCancelled);
-      } else if (signalled && ticket.choices_stopped[sequence.choice].load(std::memory_order_relaxed)) {
+      } else if (ticket.choices_stopped[sequence.choice].load(std::memory_order_relaxed)) {
         finish_without_token(sequence, FinishReason::kStop);
-      } else {
-        sequence.blocked = request->admitted && room_used > request->emissions_max;
       }
     }
   }
   sweep_lists();
+}
+
+// Whose ring has no room left after a step in which every choice emits, and after those in flight.
+void CoreEngine::mark_blocked() {
+  for (const auto& request : requests_) {
+    if (!request->admitted) continue;  // thousands of choices may wait
+    uint32_t room_used = request->ticket->ring.size() + request->choices_left;
+    for (const Sequence& sequence : request->choices) room_used += sequence.in_flight;
+    for (Sequence& sequence : request->choices) sequence.blocked = room_used > request->emissions_max;
+  }
 }
 
 void CoreEngine::finish_without_token(Sequence& sequence, FinishReason reason) {
@@ -52,6 +59,7 @@ void CoreEngine::finish_without_token(Sequence& sequence, FinishReason reason) {
 void CoreEngine::finish(Sequence& sequence, FinishReason reason, Emission emission) {
   ActiveRequest& request = *sequence.request;
   (sequence.phase == Phase::kRunning ? running_stale_ : waiting_stale_) = true;
+  if (sequence.in_flight > 0) void_rows(sequence);
   if (sequence.slot != kNoSlot) cache_.close(sequence.slot);
   sequence.slot = kNoSlot;
   sequence.phase = Phase::kFinished;

@@ -2,22 +2,19 @@
 
 namespace headwater::engine {
 
-void CoreEngine::report() {
-  if (batch_.empty()) {
-    outcome_ = {};  // nothing was attended
-  } else {
-    report_outcome();
-  }
+void CoreEngine::report(const StepInFlight* step) {
+  outcome_ = step == nullptr ? attention::Outcome() : step->outcome;
+  if (step != nullptr) report_outcome(*step);
   metrics_.shared_prefix_groups.set(outcome_.groups);
   metrics_.shared_prefix_depth.set(outcome_.depth);
   report_state();
 }
 
-void CoreEngine::report_outcome() {
+void CoreEngine::report_outcome(const StepInFlight& step) {
   const auto path = static_cast<size_t>(outcome_.path);
   const uint64_t layers = sizing_.kv.layers;
   metrics_.steps.add();
-  metrics_.step_tokens.observe(block_.page_table().tokens());
+  metrics_.step_tokens.observe(step.tokens);
   metrics_.attention_steps[path].add();
   metrics_.attention_launches[path].add(layers);
   for (size_t i = 0; i < attention::kNotSharedKinds; ++i) metrics_.attention_not_shared[i].add(outcome_.not_shared[i]);
@@ -34,11 +31,11 @@ void CoreEngine::report_outcome() {
     const attention::NotShared reason = outcome_.reason();
     if (!logged_.first(3 + static_cast<uint32_t>(reason))) return;
     observe::logger().log(failed ? spdlog::level::warn : spdlog::level::info, "attention: flat ({}), {} sequences",
-                          attention::to_string(reason), batch_.size());
+                          attention::to_string(reason), step.rows.size());
   } else if (logged_.first(static_cast<uint32_t>(path))) {
     observe::logger().info(
         "attention: {}, {} groups, depth {}, {} of {} sequences, {} pages attended once, {} tokens not read again",
-        attention::to_string(outcome_.path), outcome_.groups, outcome_.depth, outcome_.members_total, batch_.size(),
+        attention::to_string(outcome_.path), outcome_.groups, outcome_.depth, outcome_.members_total, step.rows.size(),
         outcome_.shared_pages, outcome_.tokens_saved);
   }
 }

@@ -10,7 +10,7 @@ uint32_t pages_for(size_t tokens, uint32_t page_size) {
 }
 
 bool decodes(const Sequence& sequence) {
-  return sequence.tokens_left() == 1 && !sequence.generated().empty();
+  return sequence.tokens_left() == 1 && sequence.generated_total() > 0;
 }
 
 // Gives the running sequences their chunks and returns what is left of the budget.
@@ -19,7 +19,7 @@ uint32_t schedule_running(std::span<Sequence* const> running, uint32_t budget, S
   for (const bool decode : {true, false}) {
     for (size_t i = 0; i < running.size() && budget > 0; ++i) {
       const Sequence& sequence = *running[i];
-      if (sequence.blocked || decodes(sequence) != decode) continue;
+      if (sequence.blocked || sequence.awaits_its_last() || decodes(sequence) != decode) continue;
       plan.chunks[i] = std::min(budget, sequence.tokens_left());
       budget -= plan.chunks[i];
     }
@@ -31,7 +31,7 @@ uint32_t schedule_running(std::span<Sequence* const> running, uint32_t budget, S
 uint32_t pages_promised(std::span<Sequence* const> running, const kv::PagedCache& cache) {
   uint32_t promised = 0;
   for (const Sequence* sequence : running) {
-    const uint32_t pages_all = pages_for(sequence->tokens().size(), cache.config().page_size);
+    const uint32_t pages_all = pages_for(sequence->tokens_total(), cache.config().page_size);
     const auto pages_now = static_cast<uint32_t>(cache.pages(sequence->slot).size());
     promised += 1 + (pages_all > pages_now ? pages_all - pages_now : 0);
   }

@@ -5,7 +5,8 @@
 // over when
 //   - a sibling is about to compute the prompt that it can fork,
 //   - another running sequence (same salt, same tokens) is computing its next full page: it will attach that page,
-//   - nobody polls its request.
+//   - nobody polls its request,
+//   - the token that it waits for is its last.
 // The first two wait only on *running* sequences and hold nothing, so they cannot wait in a circle: when the other one
 // is preempted or cancelled they go ahead at once. The first running sequence can take the pages of all others (see
 // victim()), and any single sequence fits the pool (submit() checks), so it always advances and every sequence ends.

@@ -83,6 +83,21 @@ TEST_F(SchedulerTest, DecodesComeBeforePromptChunksAndChunksFillTheBudget) {
   EXPECT_EQ(schedule_now(1).chunks, (std::vector<uint32_t>{0, 1, 0}));
 }
 
+TEST_F(SchedulerTest, WhoWaitsForATokenDecodesItUnlessItIsTheLast) {
+  Sequence& sequence = run(add(tokens(4)), 4, {1});
+  const auto decode_in_flight = [&] {
+    ++sequence.computed;
+    ++sequence.in_flight;
+  };
+  decode_in_flight();
+  EXPECT_EQ(schedule_now().chunks, (std::vector<uint32_t>{1}));
+  for (uint32_t generated = 2; generated < sequence.request->ticket->request.sampling.tokens_max; ++generated) {
+    EXPECT_EQ(schedule_now().chunks, (std::vector<uint32_t>{1})) << generated;
+    decode_in_flight();
+  }
+  EXPECT_EQ(schedule_now().chunks, (std::vector<uint32_t>{0}));
+}
+
 TEST_F(SchedulerTest, SmallerPriorityNumbersGoFirstAndEqualOnesByArrival) {
   Sequence& a = wait(add(tokens(4), 1));
   Sequence& b = wait(add(tokens(4, 10), 0));

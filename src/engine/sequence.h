@@ -3,8 +3,9 @@
 //   waiting ---admit (attach a prefix, or fork a sibling)---> running ---> finished
 //      ^------------------preempt-------------------------------'
 //
-// Invariants: tokens = prompt, then what was generated. The keys and values of the first `computed` tokens are in the
-// pages of `slot`; a running sequence always has at least one token left to compute, a decoding one exactly one.
+// Invariants: tokens = prompt, then what was generated; `in_flight` more are on their way in steps that the device has, 0 or
+// 1 between steps of the engine. The keys and values of the first `computed` tokens are in the pages of `slot` once these
+// steps are done; a running sequence always has at least one token left to compute, a decoding one exactly one.
 #pragma once
 
 #include <memory>
@@ -28,6 +29,8 @@ struct Sequence {
   kv::SequenceSlot slot = kNoSlot;  // while running
   std::vector<TokenId> storage;     // filled and reserved to its final size at the first admission
   uint32_t computed = 0;
+  uint32_t in_flight = 0;
+  uint32_t row = 0;               // of the latest token in flight, among the rows that its step samples
   uint32_t chunk = 0;             // tokens to compute in this step, from `computed` on
   bool blocked = false;           // its ring is nearly full: not scheduled until somebody polls
   bool waits_for_prefix = false;  // another sequence computes its next page right now
@@ -37,7 +40,10 @@ struct Sequence {
   std::span<const TokenId> tokens() const;
   std::span<const TokenId> prompt() const;
   std::span<const TokenId> generated() const { return tokens().subspan(prompt().size()); }
-  uint32_t tokens_left() const { return static_cast<uint32_t>(tokens().size()) - computed; }
+  uint32_t tokens_total() const { return static_cast<uint32_t>(tokens().size()) + in_flight; }
+  uint32_t generated_total() const { return static_cast<uint32_t>(generated().size()) + in_flight; }
+  uint32_t tokens_left() const { return tokens_total() - computed; }
+  bool awaits_its_last() const;  // the token in flight ends it
   const kv::Salt& salt() const;
 };
 
@@ -64,6 +70,9 @@ inline std::span<const TokenId> Sequence::prompt() const {
 }
 inline std::span<const TokenId> Sequence::tokens() const {
   return storage.empty() ? prompt() : std::span<const TokenId>(storage);
+}
+inline bool Sequence::awaits_its_last() const {
+  return generated_total() == request->ticket->request.sampling.tokens_max;
 }
 inline const kv::Salt& Sequence::salt() const {
   return request->ticket->salt;

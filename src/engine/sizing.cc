@@ -109,6 +109,7 @@ Result<Sizing> size_engine(const EngineConfig& config, const model::ModelShape& 
   if (settings.context_max == 0) settings.context_max = model.context_max;
   if (settings.attention.cut == 0) settings.attention.cut = backend.cut;
   settings.attention.invariant = settings.attention.invariant && backend.invariant;
+  settings.run_ahead = settings.run_ahead && backend.runs_ahead;
   if (settings.context_max > model.context_max) {
     return error(
         ErrorCode::kInvalidArgument,

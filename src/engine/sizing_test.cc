@@ -84,6 +84,14 @@ TEST(Sizing, CutsAndPromisesWhatTheBackEndDoes) {
   EXPECT_FALSE(sizing_of(config).config.attention.invariant);
 }
 
+TEST(Sizing, RunsAheadWhereTheBackEndDoesAndNobodyObjects) {
+  ops::BackendInfo ahead = backend();
+  ahead.runs_ahead = true;
+  EXPECT_FALSE(sizing_of({}).config.run_ahead);
+  EXPECT_TRUE(size_engine({}, shape(), ahead, kMemory)->config.run_ahead);
+  EXPECT_FALSE(size_engine({.run_ahead = false}, shape(), ahead, kMemory)->config.run_ahead);
+}
+
 TEST(Sizing, RefusesAPageSizeTheBackEndCannotTakeAndNamesOneItCan) {
   EngineConfig config;
   config.page_size = 24;

@@ -19,10 +19,11 @@ struct Schedule {
   Sharing sharing = Sharing::kAuto;
   bool prefix_cache = true;
   uint32_t pages = 400;
+  bool run_ahead = true;  // where the back end does
 
   std::string name() const {
-    return fmt::format("steps of {} tokens, batches of {}, sharing {}, prefix cache {}, {} pages", step_tokens, batch,
-                       to_string(sharing), prefix_cache ? "on" : "off", pages);
+    return fmt::format("steps of {} tokens, batches of {}, sharing {}, prefix cache {}, {} pages{}", step_tokens, batch,
+                       to_string(sharing), prefix_cache ? "on" : "off", pages, run_ahead ? "" : ", not ahead");
   }
 };
 
@@ -82,6 +83,7 @@ class RealModelSchedules : public ::testing::Test {
     config.sequences_max = schedule.batch;
     config.step_tokens_max = schedule.step_tokens;
     config.prefix_cache = schedule.prefix_cache;
+    config.run_ahead = schedule.run_ahead;
     config.kv_bytes = kv_bytes_of(*loaded_, schedule.pages);
     config.attention.sharing = schedule.sharing;
     const Result<RealEngine> real = create_real_engine(*loaded_, config);

@@ -128,9 +128,9 @@ void cancel_after(uint32_t steps, uint32_t sequences_max, Request third) {
   test.steps(1);
   uint32_t pages_of_others = 0;
   test.collect();
-  for (const RequestId id : {a, b}) {
-    const auto tokens = static_cast<uint32_t>(5 + test.answers[id].tokens[0].size() - 1);
-    pages_of_others += (tokens + 3) / 4;
+  for (const engine::SnapshotSequence& sequence : test.engine->snapshot().sequences) {
+    EXPECT_NE(sequence.request, c);
+    pages_of_others += (sequence.computed_tokens + 3) / 4;
   }
   EXPECT_EQ(test.engine->cache().pages_held(), pages_of_others);
   for (const FinishReason reason : test.answers[c].finished) EXPECT_EQ(reason, FinishReason::kCancelled);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "simulation/scripted_model.h"
+#include "simulation/late_device.h"
 
 namespace headwater::testing {
 
@@ -52,11 +52,15 @@ inline engine::EngineConfig small_config(uint32_t page_size = 4) {
   return config;
 }
 
+// Whether engines under test run on the late device: the test program's argument --runs-ahead.
+inline bool tests_run_ahead = false;
+
 class EngineUnderTest {
  public:
   EngineUnderTest(engine::EngineConfig config, uint32_t pages, uint32_t context_max = 400,
                   std::vector<uint32_t> windows = {0})
-      : decoder(backend, kTestVocabulary, context_max, std::move(windows)) {
+      : late_decoder(late_backend, kTestVocabulary, context_max, windows),
+        host_decoder(host_backend, kTestVocabulary, context_max, windows) {
     config.kv_bytes = decoder.kv_bytes(pages, config.page_size);
     auto created = engine::Engine::create(config, decoder, backend, &clock);
     EXPECT_TRUE(created) << created.status().message();
@@ -115,8 +119,12 @@ class EngineUnderTest {
   }
 
   ManualClock clock;
-  ScriptedBackend backend{kTestVocabulary};
-  ScriptedDecoder decoder;
+  LateBackend late_backend{kTestVocabulary};
+  LateDecoder late_decoder;
+  ScriptedBackend host_backend{kTestVocabulary};
+  ScriptedDecoder host_decoder;
+  ScriptedBackend& backend = tests_run_ahead ? late_backend : host_backend;
+  ScriptedDecoder& decoder = tests_run_ahead ? late_decoder : host_decoder;
   std::unique_ptr<engine::Engine> engine;
   std::map<engine::RequestId, engine::Request> asked;
   std::map<engine::RequestId, Answer> answers;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "simulation/late_device.h"
 
 namespace headwater::testing {
 namespace {
@@ -34,10 +35,13 @@ std::vector<uint32_t> random_windows(Random& random) {
 
 class Schedule {
  public:
-  Schedule(uint64_t seed, Fault fault)
+  Schedule(uint64_t seed, bool runs_ahead, Fault fault)
       : random_(seed),
-        backend_(kVocabulary, random_.between(1, 8), fault),
-        decoder_(backend_, kVocabulary, kContextMax, random_windows(random_)) {}
+        late_backend_(kVocabulary, random_.between(1, 8), fault),
+        late_decoder_(late_backend_, kVocabulary, kContextMax, random_windows(random_)),
+        host_backend_(kVocabulary, late_backend_.info().workers, fault),
+        host_decoder_(host_backend_, kVocabulary, kContextMax, late_decoder_.shape().windows),
+        runs_ahead_(runs_ahead) {}
 
   ScheduleReport run();
 
@@ -49,14 +53,20 @@ class Schedule {
   engine::EngineConfig random_config();
   std::string create();
   std::string act(uint64_t now);
+  void break_the_device();
   std::string poll();
   std::string check_client(const Client& client) const;
   std::string check_end();
   void count_events();
 
   Random random_;
-  ScriptedBackend backend_;
-  ScriptedDecoder decoder_;
+  LateBackend late_backend_;
+  LateDecoder late_decoder_;
+  ScriptedBackend host_backend_;
+  ScriptedDecoder host_decoder_;
+  const bool runs_ahead_;
+  ScriptedBackend& backend_ = runs_ahead_ ? late_backend_ : host_backend_;
+  ScriptedDecoder& decoder_ = runs_ahead_ ? late_decoder_ : host_decoder_;
   ManualClock clock_;
   uint32_t page_size_ = 0;
   std::vector<TokenId> root_;
@@ -65,7 +75,8 @@ class Schedule {
   std::map<engine::RequestId, Client*> by_id_;
   std::unique_ptr<engine::Engine> engine_;
   bool polls_rarely_ = false;
-  uint64_t paused_steps_ = 0;
+  bool device_breaks_ = false;
+  uint64_t paused_steps_ = 0, failed_steps_ = 0;
   ScheduleReport report_;
 };
 
@@ -142,6 +153,7 @@ engine::EngineConfig Schedule::random_config() {
 std::string Schedule::create() {
   page_size_ = one_in(3) ? random_.between(1, 32) : random_.between(1, 8);
   polls_rarely_ = one_in(4);
+  device_breaks_ = one_in(5);
   root_ = random_tokens(page_size_ * random_.between(1, 3) + (one_in(2) ? 0 : random_.below(page_size_)));
   branches_.assign(random_.between(1, 3), root_);
   for (auto& branch : branches_) {
@@ -180,6 +192,13 @@ std::string Schedule::act(uint64_t now) {
   return "";
 }
 
+// Sometimes: the next step fails when its work is enqueued, or when it runs.
+void Schedule::break_the_device() {
+  if (!device_breaks_ || !one_in(25)) return;
+  if (runs_ahead_ && one_in(2)) return late_decoder_.fail_next_launch();
+  decoder_.fail_next(1);
+}
+
 std::string Schedule::poll() {
   std::array<engine::Emission, 7> emissions;
   for (size_t count; (count = engine_->poll_any(emissions)) > 0;) {
@@ -201,6 +220,7 @@ std::string Schedule::check_client(const Client& client) const {
     const std::vector<TokenId>& got = client.tokens[choice];
     const bool ended_early =
         client.finished[choice] == engine::FinishReason::kCancelled ||
+        (client.finished[choice] == engine::FinishReason::kFailed && failed_steps_ > 0) ||
         (client.choice_stopped && choice == 0 && client.finished[choice] == engine::FinishReason::kStop);
     const std::string who = fmt::format("request {} choice {}", client.id, choice);
     if (got.size() > expected.size() || !std::equal(got.begin(), got.end(), expected.begin())) {
@@ -232,10 +252,16 @@ std::string Schedule::check_end() {
 void Schedule::count_events() {
   const engine::EngineMetrics& metrics = engine_->metrics();
   report_.steps = metrics.steps.value();
-  report_.events = {metrics.preemptions.value(),        metrics.forks.value(),
-                    metrics.copies_on_write.value(),    metrics.evictions.value(),
-                    metrics.nested_group_steps.value(), metrics.waits_for_prefix.value(),
-                    metrics.pages_merged.value(),       paused_steps_};
+  report_.events = {metrics.preemptions.value(),
+                    metrics.forks.value(),
+                    metrics.copies_on_write.value(),
+                    metrics.evictions.value(),
+                    metrics.nested_group_steps.value(),
+                    metrics.waits_for_prefix.value(),
+                    metrics.pages_merged.value(),
+                    paused_steps_,
+                    failed_steps_,
+                    late_backend_.steps_begun_ahead()};
 }
 
 ScheduleReport Schedule::run() {
@@ -245,8 +271,13 @@ ScheduleReport Schedule::run() {
     report_.failure = act(now);
     if (!report_.failure.empty()) break;
     clock_.advance_ns(1'000'000);
+    break_the_device();
     const Result<bool> stepped = engine_->step();
-    if (!stepped) report_.failure = stepped.status().message();
+    if (!stepped && device_breaks_ && stepped.status().message().ends_with("(injected)")) {
+      ++failed_steps_;
+    } else if (!stepped) {
+      report_.failure = stepped.status().message();
+    }
     if (const Status audit = engine_->audit(); !audit) report_.failure = audit.message();
     const bool idle = stepped && !*stepped;
     if (!polls_rarely_ || one_in(6)) {
@@ -269,8 +300,8 @@ ScheduleReport Schedule::run() {
 
 }  // namespace
 
-ScheduleReport run_schedule(uint64_t seed, Fault fault) {
-  return Schedule(seed, fault).run();
+ScheduleReport run_schedule(uint64_t seed, bool runs_ahead, Fault fault) {
+  return Schedule(seed, runs_ahead, fault).run();
 }
 
 }  // namespace headwater::testing

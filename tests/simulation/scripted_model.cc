@@ -108,10 +108,10 @@ void ScriptedBackend::copy_pages(ops::KvPool& pool, std::span<const PageId> from
 }
 
 void ScriptedBackend::sample(const ops::SampleParams& params) {
-  status_ = {};
+  sample_status_ = {};
   rows_ = static_cast<uint32_t>(params.rows.size());
   check(params.logits.rows == rows_, "one row of logits for each row to sample");
-  for (uint32_t i = 0; i < rows_ && status_; ++i) {
+  for (uint32_t i = 0; i < rows_ && sample_status_; ++i) {
     Result<ops::Sampled> sampled =
         ops::sample_row({params.logits.row(i), params.logits.columns}, params.rows[i], scratch_);
     sampled_[i] = sampled ? *sampled : ops::Sampled{.error = sampled.status().code()};
@@ -119,7 +119,7 @@ void ScriptedBackend::sample(const ops::SampleParams& params) {
 }
 
 Result<std::span<const ops::Sampled>> ScriptedBackend::collect() {
-  if (!status_) return status_;
+  if (!sample_status_) return sample_status_;
   return std::span<const ops::Sampled>(sampled_).first(rows_);
 }
 

@@ -41,7 +41,7 @@ class ScriptedPool final : public ops::KvPool {
 };
 
 // The part of a Backend that an engine calls itself; the operations of a decoder are not there.
-class ScriptedBackend final : public ops::Backend {
+class ScriptedBackend : public ops::Backend {
  public:
   explicit ScriptedBackend(uint32_t vocabulary, uint32_t workers = 4, Fault fault = Fault::kNone);
   Fault fault() const { return fault_; }
@@ -70,16 +70,18 @@ class ScriptedBackend final : public ops::Backend {
   void cap_logits(const ops::CapLogitsParams&) override;
   void gather_rows(const ops::GatherRowsParams&) override;
 
- private:
+ protected:
   ops::BackendInfo info_;
+
+ private:
   Fault fault_;
   ops::SampleScratch scratch_;
   std::vector<ops::Sampled> sampled_;  // [logits_max]
   uint32_t rows_ = 0;
-  Status status_;
+  Status sample_status_;
 };
 
-class ScriptedDecoder final : public model::Decoder {
+class ScriptedDecoder : public model::Decoder {
  public:
   ScriptedDecoder(ScriptedBackend& backend, uint32_t vocabulary, uint32_t context_max,
                   std::vector<uint32_t> windows = {0});

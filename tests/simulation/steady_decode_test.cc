@@ -29,6 +29,7 @@ void expect_no_allocation(const std::vector<uint32_t>& windows) {
   test.collect();
   const uint64_t pages_before = test.engine->cache().counters().pages_allocated;
   const uint32_t published_before = pages_in_tree(test.engine->cache());
+  const uint64_t ahead_before = test.late_backend.steps_begun_ahead();
 
   std::array<engine::Emission, kSequences> emissions;
   uint64_t emitted = 0;
@@ -43,6 +44,7 @@ void expect_no_allocation(const std::vector<uint32_t>& windows) {
 
   EXPECT_EQ(allocations_after - allocations_before, 0u);
   EXPECT_TRUE(all_well);
+  EXPECT_EQ(test.late_backend.steps_begun_ahead() - ahead_before, tests_run_ahead ? kSteps : 0);
   EXPECT_EQ(emitted, uint64_t{kSequences} * kSteps);
   EXPECT_GE(test.engine->cache().counters().pages_allocated - pages_before, uint64_t{31} * kSequences);
   EXPECT_GE(pages_in_tree(test.engine->cache()) - published_before, 31 * kSequences);

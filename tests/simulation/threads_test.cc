@@ -73,10 +73,8 @@ TEST(EngineThreads, SubmitCancelAndPollBesideTheEngineThread) {
   engine::EngineConfig config = small_config();
   config.queue_requests_max = 16;
   config.outbox_emissions_max = 12;
-  ScriptedBackend backend{kTestVocabulary};
-  ScriptedDecoder decoder(backend, kTestVocabulary, 200);
-  config.kv_bytes = decoder.kv_bytes(40, config.page_size);
-  std::unique_ptr<engine::Engine> engine = engine::Engine::create(config, decoder, backend).value();
+  EngineUnderTest test(config, 40, 200);
+  const std::unique_ptr<engine::Engine>& engine = test.engine;
   Shared shared;
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < kSubmitters; ++i) threads.emplace_back([&, i] { submit_many(*engine, shared, i); });
