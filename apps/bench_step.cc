@@ -4,7 +4,8 @@
 // Two phases, each on its own. Prefill: every chat asks for one token, so all steps compute prompts; chats behind the
 // prefix wait until one of them has computed it. Decode, once per repetition: the same prompts come from the prefix
 // cache, all but their last page; counted are the steps in which every chat decodes one token and nothing else runs.
-// Several arms have an engine and a KV pool each and share the weights; their steps alternate.
+// Several arms have an engine and a KV pool each and share the weights; their steps alternate, but where the back end runs
+// ahead: there a step of one arm would stand between two of the other, so each arm has a phase to itself.
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ uint64_t pool_tokens(const StepBenchOptions& options, uint32_t page_size) {
   return options.shared_tokens + options.batch * (own + kSparePages * page_size) + 8 * page_size;
 }
 
-Status run_phase(std::vector<StepArm>& arms, StepPhase phase, std::span<const PromptRequest> prompts,
+Status run_phase(std::span<StepArm> arms, StepPhase phase, std::span<const PromptRequest> prompts,
                  const std::string& label) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   for (StepArm& arm : arms) HEADWATER_RETURN_IF_ERROR(arm.submit(phase, prompts));
@@ -80,6 +81,7 @@ struct StepBenchResult {
   bool texts_equal = true;     // of all arms and repetitions
   bool promises_equal = true;  // the back end
   bool is_replayed = false;    // steps of decoding, on a device
+  bool runs_ahead = false;
 };
 
 Status create_arms(const StepBenchOptions& options, Runtime& runtime, const bench::TimedBackend& timer,
@@ -87,6 +89,7 @@ Status create_arms(const StepBenchOptions& options, Runtime& runtime, const benc
   const model::ModelShape& shape = runtime.model->shape();
   result.promises_equal = runtime.backend->info().invariant;
   result.is_replayed = runtime.backend->info().records;
+  result.runs_ahead = runtime.backend->info().runs_ahead;
   result.peaks = runtime.backend->measure_peaks(shape.q_heads / shape.kv_heads);
   std::vector<std::string> names = options.arms;
   if (names.empty()) names.push_back(options.engine.shared_prefix);
@@ -106,14 +109,21 @@ Status create_arms(const StepBenchOptions& options, Runtime& runtime, const benc
   return {};
 }
 
+Status run_phase(StepBenchResult& result, StepPhase phase, std::span<const PromptRequest> prompts,
+                 const std::string& label) {
+  if (!result.runs_ahead) return run_phase(std::span(result.arms), phase, prompts, label);
+  for (StepArm& arm : result.arms) HEADWATER_RETURN_IF_ERROR(run_phase({&arm, 1}, phase, prompts, label));
+  return {};
+}
+
 Status run_scenario(const StepBenchOptions& options, const Runtime& runtime, StepBenchResult& result) {
   const uint32_t vocabulary = runtime.tokenizer->vocabulary_size();
-  HEADWATER_RETURN_IF_ERROR(run_phase(result.arms, StepPhase::kPrefill, scenario(options, vocabulary, 1), "prefill"));
+  HEADWATER_RETURN_IF_ERROR(run_phase(result, StepPhase::kPrefill, scenario(options, vocabulary, 1), "prefill"));
   const std::vector<PromptRequest> prompts = scenario(options, vocabulary, options.tokens_max);
   std::optional<Texts> texts;
   for (uint32_t repetition = 1; repetition <= options.repetitions; ++repetition) {
     const std::string label = fmt::format("decode {}/{}", repetition, options.repetitions);
-    HEADWATER_RETURN_IF_ERROR(run_phase(result.arms, StepPhase::kDecode, prompts, label));
+    HEADWATER_RETURN_IF_ERROR(run_phase(result, StepPhase::kDecode, prompts, label));
     for (StepArm& arm : result.arms) {
       HEADWATER_RETURN_IF_ERROR(arm.finish_decode());
       if (!texts) texts = arm.texts();

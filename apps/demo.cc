@@ -99,6 +99,7 @@ Result<Arm> create_arm(Runtime& runtime, const bench::TimedBackend& timer, atten
   config.sequences_max = 32;
   config.attention.sharing = sharing;
   config.inject_page_fault = fault;
+  config.run_ahead = false;  // the arms take turns on one back end
   config.kv_bytes = runtime.model->shape().kv_shape(config.page_size, 1, config.kv_dtype).bytes_token_layer() *
                     runtime.model->shape().layers * tokens;
   HEADWATER_ASSIGN_OR_RETURN(EngineHandle handle, create_engine(runtime, config));

@@ -52,6 +52,7 @@ struct EngineConfig {
   // cut 0: what suits the back end. invariant holds where the back end promises it too. window: the model's, whatever
   // stands here.
   attention::PlanSettings attention = {.cut = 0};
+  // Off for engines that take turns on one back end, where a step of one may not stand between two of another.
   bool run_ahead = true;  // where the back end does: a step of decoding is begun before the one before has answered
   bool inject_page_fault = false;  // test: one sequence of every step reads a wrong page; its text must change
 };

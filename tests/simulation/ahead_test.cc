@@ -127,12 +127,14 @@ void fail_and_recover(EngineUnderTest& test, const std::function<void()>& fail, 
 
 TEST_F(EngineAhead, FailsBothStepsInFlightWhenOneFails) {
   EngineUnderTest test(small_config(), 64);
-  fail_and_recover(test, [&] { test.decoder.fail_next(1); }, "the device failed");
+  fail_and_recover(
+      test, [&] { test.decoder.fail_next(1); }, "the device failed");
 }
 
 TEST_F(EngineAhead, FailsTheStepInFlightWhenTheNextCannotBeBegun) {
   EngineUnderTest test(small_config(), 64);
-  fail_and_recover(test, [&] { test.late_decoder.fail_next_launch(); }, "the launch failed");
+  fail_and_recover(
+      test, [&] { test.late_decoder.fail_next_launch(); }, "the launch failed");
 }
 
 TEST_F(EngineAhead, IsWaitedForWhenTheEngineGoes) {

@@ -119,7 +119,8 @@ class CudaBackend final : public ops::Backend {
   std::vector<DeviceBuffer> matrices_;
   ops::Matrix attended_;  // room for outputs of attention that its kernels do not write as they are wanted
   Status failure_;
-  uint64_t scratch_moves_ = 0;  // RecordedWork
+  uint64_t scratch_moves_ = 0;                    // RecordedWork
+  const ops::DeviceCopy* newest_copy_ = nullptr;  // of the last step that was begun
   DeviceBuffer read_memory_;
   std::map<std::pair<uint64_t, uint32_t>, double> read_floors_;
 };
@@ -263,6 +264,13 @@ Result<ops::DeviceBatch> CudaBackend::begin_step(const ops::StepBlock& block) {
   if (block.device_copy() == nullptr) {
     return error(ErrorCode::kInvalidArgument, "a step block in ordinary memory; make it with create_step_block()");
   }
+  if (sampler_.waiting() > 0 && block.device_copy().get() != newest_copy_) {
+    return error(
+        ErrorCode::kInvalidArgument,
+        "a step while {} of another engine are not collected; set run_ahead to false for engines that take turns",
+        sampler_.waiting());
+  }
+  newest_copy_ = block.device_copy().get();
   HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));  // of a step that nobody has collected
   const std::span<const std::byte> bytes = block.bytes();
   std::byte* device = block.device_copy()->data();

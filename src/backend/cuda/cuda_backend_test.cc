@@ -129,6 +129,22 @@ TEST_F(CudaTest, APendingTokenIsWhatItsRowOfTheSampleBeforeChose) {
   for (uint32_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i / kColumns]) << i;
 }
 
+TEST_F(CudaTest, AStepOfAnotherEngineBeforeCollectIsRefused) {
+  ASSERT_TRUE(backend_->reserve_scratch(kFewRows, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, kFewTokens));
+  const ops::Matrix logits = *backend_->allocate(1, kFewTokens);
+  Result<ops::StepBlock> one = backend_->create_step_block(kFewRows), other = backend_->create_step_block(kFewRows);
+  ASSERT_TRUE(one && other);
+  ASSERT_TRUE(backend_->begin_step(*one));
+  backend_->sample({logits, std::vector<ops::SampleRow>(1)});
+  const Result<ops::DeviceBatch> refused = backend_->begin_step(*other);
+  EXPECT_EQ(refused.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), HasSubstr("run_ahead"));
+  EXPECT_TRUE(backend_->begin_step(*one)) << "the engine's own next step is taken";
+  EXPECT_TRUE(backend_->collect());
+  EXPECT_TRUE(backend_->begin_step(*other));
+  EXPECT_TRUE(backend_->finish());
+}
+
 // A norm that is too wide fails where it is enqueued.
 void enqueue_what_fails(ops::Backend& backend) {
   backend.add_norm({.residual = {nullptr, 1, 40000, 40000}, .weight = nullptr, .epsilon = 0, .out = {}});

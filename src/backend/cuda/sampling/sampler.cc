@@ -173,7 +173,7 @@ Status Sampler::pack(Staging& staging, std::span<const ops::SampleRow> rows, cud
 Status Sampler::sample(const ops::Matrix& logits, std::span<const ops::SampleRow> rows, cudaStream_t stream) {
   check(rows.size() <= rows_max_ && rows.size() <= logits.rows && logits.columns <= vocabulary_max_,
         "sample: more rows than logits, or than reserve() was told");
-  check(calls_ - calls_collected_ < staging_.size(), "sample: two calls before wait to be collected");
+  check(waiting() < staging_.size(), "sample: two calls before wait to be collected");
   Staging& staging = staging_[calls_ % staging_.size()];
   staging.rows = call_.rows = static_cast<uint32_t>(rows.size());
   if (!rows.empty()) HEADWATER_RETURN_IF_ERROR(enqueue(staging, logits, rows, stream));
@@ -214,7 +214,7 @@ Status Sampler::download(const Staging& staging, cudaStream_t stream) const {
 }
 
 Result<std::span<const ops::Sampled>> Sampler::collect() {
-  check(calls_collected_ < calls_, "collect: no sample() waits for it");
+  check(waiting() > 0, "collect: no sample() waits for it");
   const Staging& staging = staging_[calls_collected_++ % staging_.size()];
   if (staging.rows > 0) HEADWATER_RETURN_IF_ERROR(checked(cudaEventSynchronize(staging.done.get()), "sampling"));
   for (uint32_t i = 0; i < staging.rows; ++i) {

@@ -30,6 +30,7 @@ class Sampler {
   // Waits for the oldest sample() that was not collected, not for what was enqueued behind it. The rows are valid until the
   // next collect().
   Result<std::span<const ops::Sampled>> collect();
+  uint64_t waiting() const { return calls_ - calls_collected_; }  // calls that were not collected
   void forget() { calls_collected_ = calls_; }  // what was not collected; when the device is done with it
 
  private:
