@@ -4,8 +4,8 @@
 // Two phases, each on its own. Prefill: every chat asks for one token, so all steps compute prompts; chats behind the
 // prefix wait until one of them has computed it. Decode, once per repetition: the same prompts come from the prefix
 // cache, all but their last page; counted are the steps in which every chat decodes one token and nothing else runs.
-// Several arms have an engine and a KV pool each and share the weights; their steps alternate, but where the back end runs
-// ahead: there a step of one arm would stand between two of the other, so each arm has a phase to itself.
+// Several arms have an engine and a KV pool each and share the weights; their steps alternate, but where the back end
+// runs ahead: there a step of one arm would stand between two of the other, so each arm has a phase to itself.
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ struct StepBenchResult {
   bool runs_ahead = false;
 };
 
-Status create_arms(const StepBenchOptions& options, Runtime& runtime, const bench::TimedBackend& timer,
+Status create_arms(const StepBenchOptions& options, Runtime& runtime, bench::TimedBackend& timer,
                    StepBenchResult& result) {
   const model::ModelShape& shape = runtime.model->shape();
   result.promises_equal = runtime.backend->info().invariant;
@@ -130,6 +130,8 @@ Status run_scenario(const StepBenchOptions& options, const Runtime& runtime, Ste
       result.texts_equal &= arm.texts() == *texts;
     }
   }
+  if (!result.is_replayed) return {};
+  for (StepArm& arm : result.arms) HEADWATER_RETURN_IF_ERROR(arm.time_kinds(prompts));
   return {};
 }
 
@@ -151,15 +153,10 @@ void print_tables(const StepBenchOptions& options, const StepBenchResult& result
                          attention::to_string(outcome.path),
                          flat ? fmt::format(" ({})", attention::to_string(outcome.reason())) : "", outcome.groups,
                          outcome.members, outcome.shared_pages);
-    if (result.is_replayed) {  // no operation is seen alone
-      table << fmt::format("a step of decoding {:.3f} ms, all chats, {} steps\n", arm.decode_profile().ms(),
-                           arm.decode_profile().steps());
-    } else {
-      bench::print_profile(arm.decode_profile(), table);
-      if (options.prefill) {
-        table << '\n';
-        bench::print_profile(arm.prefill_profile(), table);
-      }
+    bench::print_profile(arm.decode_profile(), table);
+    if (options.prefill && !result.is_replayed) {  // on a device no operation of a prompt's step is seen alone
+      table << '\n';
+      bench::print_profile(arm.prefill_profile(), table);
     }
     const std::vector<double>& rates = arm.decode_tokens_per_s();
     table << fmt::format("\ndecode {:.1f} tokens/s [{:.1f}, {:.1f}]; prefill {} tokens at {:.1f} tokens/s\n",
@@ -202,9 +199,8 @@ json::object arm_line(const StepBenchOptions& options, const StepArm& arm) {
 void write_lines(const StepBenchOptions& options, const Runtime& runtime, const StepBenchResult& result,
                  std::ostream& out) {
   for (const StepArm& arm : result.arms) {
-    if (result.is_replayed) continue;
     bench::write_profile(arm.decode_profile(), arm.name(), out);
-    if (options.prefill) bench::write_profile(arm.prefill_profile(), arm.name(), out);
+    if (options.prefill && !result.is_replayed) bench::write_profile(arm.prefill_profile(), arm.name(), out);
   }
   for (const StepArm& arm : result.arms) out << json::serialize(arm_line(options, arm)) << '\n';
 #if defined(__clang__)
@@ -219,6 +215,7 @@ void write_lines(const StepBenchOptions& options, const Runtime& runtime, const 
                              {"memory_bytes_per_s", result.peaks.memory_bytes_per_s},
                              {"multiply_adds_per_s", result.peaks.multiply_adds_per_s},
                              {"byte_multiply_adds_per_s", result.peaks.byte_multiply_adds_per_s},
+                             {"tensor_multiply_adds_per_s", result.peaks.tensor_multiply_adds_per_s},
                              {"model", std::filesystem::path(runtime.path).filename().string()},
                              {"texts_equal", result.texts_equal},
                              {"compiler", kCompiler},
@@ -230,9 +227,10 @@ void print_peaks(const ops::Peaks& peaks) {
   fmt::print(
       stderr,
       "peaks    {:.1f} GB/s memory, {:.0f} GB/s private caches; G multiply-adds/s: {:.0f} attention, {:.0f} with "
-      "a flat item's rows, {:.0f} byte products (0: not measured)\n\n",
+      "a flat item's rows, {:.0f} byte products, {:.0f} tensor products (0: not measured)\n\n",
       peaks.memory_bytes_per_s / 1e9, peaks.cache_bytes_per_s / 1e9, peaks.multiply_adds_per_s / 1e9,
-      peaks.multiply_adds_flat_per_s / 1e9, peaks.byte_multiply_adds_per_s / 1e9);
+      peaks.multiply_adds_flat_per_s / 1e9, peaks.byte_multiply_adds_per_s / 1e9,
+      peaks.tensor_multiply_adds_per_s / 1e9);
 }
 
 Status bench_step(const StepBenchOptions& options) {
@@ -247,7 +245,7 @@ Status bench_step(const StepBenchOptions& options) {
   StepBenchResult result;
   HEADWATER_RETURN_IF_ERROR(create_arms(options, runtime, *timed.timer, result));
   print_settings(runtime, result.arms.front().engine());
-  if (!result.is_replayed) print_peaks(result.peaks);
+  print_peaks(result.peaks);
   HEADWATER_RETURN_IF_ERROR(run_scenario(options, runtime, result));
   if (output.table != nullptr) print_tables(options, result, *output.table);
   if (output.json != nullptr) write_lines(options, runtime, result, *output.json);

@@ -99,7 +99,7 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
 }
 
 Result<TimedRuntime> load_timed(const RuntimeOptions& options) {
-  const bench::TimedBackend* timer = nullptr;
+  bench::TimedBackend* timer = nullptr;
   HEADWATER_ASSIGN_OR_RETURN(Runtime runtime, Runtime::load(options, [&](std::unique_ptr<ops::Backend> backend) {
                                auto timed = std::make_unique<bench::TimedBackend>(std::move(backend));
                                timer = timed.get();

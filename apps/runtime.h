@@ -39,7 +39,7 @@ struct Runtime {
 // A runtime whose back end adds up where its time goes.
 struct TimedRuntime {
   Runtime runtime;
-  const bench::TimedBackend* timer;  // the runtime's
+  bench::TimedBackend* timer;  // the runtime's
 };
 Result<TimedRuntime> load_timed(const RuntimeOptions& options);
 

@@ -15,7 +15,7 @@ bench::StepProfile profile_of(StepPhase phase, const Runtime& runtime, const ops
 
 }  // namespace
 
-StepArm::StepArm(Runtime& runtime, const bench::TimedBackend& timer, const ops::Peaks& peaks, EngineHandle handle)
+StepArm::StepArm(Runtime& runtime, bench::TimedBackend& timer, const ops::Peaks& peaks, EngineHandle handle)
     : tokenizer_(runtime.tokenizer.get()),
       timer_(&timer),
       handle_(std::move(handle)),
@@ -67,6 +67,17 @@ Status StepArm::finish_decode() {
   }
   const auto tokens = static_cast<double>(uint64_t{counted_steps_} * answers().size());
   decode_tokens_per_s_.push_back(tokens * 1e9 / static_cast<double>(counted_nanoseconds_));
+  return {};
+}
+
+Status StepArm::time_kinds(std::span<const PromptRequest> prompts) {
+  bench::StepProfile profile = decode_profile_;  // without the steps that are made for this
+  timer_->record_kinds();
+  HEADWATER_RETURN_IF_ERROR(submit(StepPhase::kDecode, prompts));
+  while (counted_steps_ == 0 && !done()) HEADWATER_RETURN_IF_ERROR(step());
+  HEADWATER_ASSIGN_OR_RETURN(const bench::WorkTotals kinds, timer_->time_kinds());
+  profile.set_kinds(kinds);
+  decode_profile_ = profile;
   return {};
 }
 

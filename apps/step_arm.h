@@ -17,7 +17,7 @@ using Texts = std::vector<std::vector<TokenId>>;
 class StepArm {
  public:
   // timer: the runtime's back end; other arms use it too, between the steps of this one.
-  StepArm(Runtime& runtime, const bench::TimedBackend& timer, const ops::Peaks& peaks, EngineHandle handle);
+  StepArm(Runtime& runtime, bench::TimedBackend& timer, const ops::Peaks& peaks, EngineHandle handle);
 
   // A phase: submit(), then step() until done().
   Status submit(bench::StepPhase phase, std::span<const PromptRequest> prompts);
@@ -26,6 +26,9 @@ class StepArm {
   Status step();
   // After a decode: keeps its rate. kInternal when no step counted.
   Status finish_decode();
+  // On a device that replays its steps: decodes until a step counts and times each kind of its work alone, for the
+  // profile of decoding. The last that the arm does.
+  Status time_kinds(std::span<const PromptRequest> prompts);
 
   std::string name() const { return attention::to_string(engine().config().attention.sharing); }
   const engine::Engine& engine() const { return *handle_.engine; }
@@ -43,7 +46,7 @@ class StepArm {
   const std::vector<Answer>& answers() const { return collector_->answers(); }
 
   const text::Tokenizer* tokenizer_;
-  const bench::TimedBackend* timer_;
+  bench::TimedBackend* timer_;
   EngineHandle handle_;
   SystemClock clock_;
   bench::StepPhase phase_ = bench::StepPhase::kPrefill;

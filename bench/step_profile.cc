@@ -39,14 +39,26 @@ void StepProfile::add_step(const WorkTotals& work, int64_t nanoseconds, const at
     work_.products[i].rows = work.products[i].rows;
     work_.products[i].work += work.products[i].work;
   }
-  if (peaks_.multiply_adds_per_s <= 0) return;
+  if (peaks_.multiply_adds_per_s <= 0 && peaks_.tensor_multiply_adds_per_s <= 0) return;
   const auto keys = static_cast<double>(work.token_keys);
   const AttentionWork attention = phase_ == StepPhase::kDecode
                                       ? planned_work(outcome, keys, kv_.page_size, 1)
                                       : AttentionWork{keys, keys, outcome.bytes_unique, outcome.bytes_read};
-  const AttentionBound bound = attention_bound(attention, kv_, q_heads_, peaks_);
+  const AttentionBound bound = bound_of(attention);
   attention_.arithmetic_s += bound.arithmetic_s * kv_.layers;
   attention_.reading_s += bound.reading_s * kv_.layers;
+}
+
+AttentionBound StepProfile::bound_of(const AttentionWork& work) const {
+  if (peaks_.tensor_multiply_adds_per_s <= 0) return attention_bound(work, kv_, q_heads_, peaks_);
+  const ops::Peaks device{.multiply_adds_per_s = peaks_.tensor_multiply_adds_per_s};
+  return device_bound(work, kv_, q_heads_, device, 1e6 * seconds_at(work.bytes_unique, peaks_.memory_bytes_per_s));
+}
+
+void StepProfile::set_kinds(const WorkTotals& step) {
+  kinds_timed_alone_ = true;
+  work_ = step;
+  for (size_t place = 0; place < kPlaces; ++place) work_.at(place) = work_.at(place) * steps_;
 }
 
 double StepProfile::ms() const {
@@ -75,7 +87,8 @@ std::vector<ProfileRow> StepProfile::rows() const {
       for (const auto& [columns, rows_out, work] : work_.products) {
         add(columns == 0 ? "other products" : fmt::format("product {} -> {}", columns, rows_out), work,
             seconds_at(work.bytes, peaks_.memory_bytes_per_s),
-            seconds_at(work.byte_multiply_adds, peaks_.byte_multiply_adds_per_s));
+            std::max(seconds_at(work.byte_multiply_adds, peaks_.byte_multiply_adds_per_s),
+                     seconds_at(work.multiply_adds, peaks_.tensor_multiply_adds_per_s)));
       }
     }
     if (kind == Kind::kAttend) {
@@ -84,7 +97,7 @@ std::vector<ProfileRow> StepProfile::rows() const {
       add(name, work_.of(kind), seconds_at(work_.of(kind).bytes, peaks_.cache_bytes_per_s), 0);
     }
   }
-  rows.push_back(row("host", host, 0, 0));
+  rows.push_back(row(kinds_timed_alone_ ? "rest" : "host", host, 0, 0));
   return rows;
 }
 

@@ -1,14 +1,16 @@
 // Where the time of engine steps goes, kind by kind, beside the least time that measured peaks allow for it.
 //
-//   products          the larger of: weight bytes at the memory's rate; multiply-adds of quantised weights at the rate
-//                     of byte products, where that was measured
+//   products          the largest of: weight bytes at the memory's rate; multiply-adds of quantised weights at the rate
+//                     of byte products, and all multiply-adds at that of tensor products, where those were measured
 //   attend            bench/attention_bound.h; the query tokens of a prompt chunk fill row tiles
 //   norm, rope+append, gate, gather, sample
 //                     activation bytes at the private cache's rate
 //   embed, merge, copy, host
 //                     no bound
 //
-// `host` is the wall time of a step less all operations: scheduling, planning, filling the block, commit.
+// `host` is the wall time of a step less all operations: scheduling, planning, filling the block, commit. On a
+// device, whose kinds were timed alone, it is `rest`: gaps between operations, copies, sampling, and the host where
+// the device waits for it; below zero where operations of a step overlap.
 #pragma once
 
 #include <ostream>
@@ -41,6 +43,8 @@ class StepProfile {
 
   // work: of this step alone. nanoseconds: its wall time.
   void add_step(const WorkTotals& work, int64_t nanoseconds, const attention::Outcome& outcome);
+  // On a device, in the place of what the steps added: the kinds of one step, each timed alone.
+  void set_kinds(const WorkTotals& step);
 
   StepPhase phase() const { return phase_; }
   uint32_t steps() const { return steps_; }
@@ -49,6 +53,7 @@ class StepProfile {
 
  private:
   double per_step_ms(double nanoseconds) const { return nanoseconds * 1e-6 / steps_; }
+  AttentionBound bound_of(const AttentionWork& work) const;  // of one layer
   ProfileRow row(std::string kind, const Work& work, double memory_s, double arithmetic_s) const;
 
   StepPhase phase_;
@@ -58,6 +63,7 @@ class StepProfile {
   uint32_t steps_ = 0;
   int64_t nanoseconds_ = 0;
   WorkTotals work_;
+  bool kinds_timed_alone_ = false;
   AttentionBound attention_;  // all layers and steps
 };
 

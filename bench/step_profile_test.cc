@@ -131,6 +131,28 @@ TEST(StepProfile, PromptChunksFillRowTiles) {
   EXPECT_NEAR(row_of(profile.rows(), "attend").bound_ms, 2 * 2 * 1000 * (128.0 / 4 + 1) * 1e-6, 1e-9);
 }
 
+TEST(StepProfile, OfADeviceHasKindsTimedAloneAndTheRest) {
+  constexpr ops::Peaks kDevice{.tensor_multiply_adds_per_s = 1e10, .memory_bytes_per_s = 1e10};
+  StepProfile profile(StepPhase::kDecode, kDevice, kKv, 2);
+  WorkTotals enqueued = small_step();
+  enqueued.of(Kind::kSample).nanoseconds = 700'000;  // of the host
+  for (int i = 0; i < 2; ++i) profile.add_step(enqueued, 10'000'000, {.bytes_read = 1000, .bytes_unique = 5'000'000});
+  WorkTotals alone = small_step();
+  alone.products[0].work.multiply_adds = 20'000'000;
+  alone.products[1].work.multiply_adds = 500'000;
+  alone.products[1].work.nanoseconds = 1'500'000;
+  profile.set_kinds(alone);
+  const auto rows = profile.rows();
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_DOUBLE_EQ(row_of(rows, "product 64 -> 96").ms, 1.5);
+  EXPECT_DOUBLE_EQ(row_of(rows, "rest").ms, 10 - 1 - 2 - 3 - 1.5);
+  EXPECT_NEAR(row_of(rows, "product 96 -> 64").bound_ms, 2.0, 1e-9);  // 20 M at 10 G/s, above 10 MB at 10 GB/s
+  EXPECT_STREQ(row_of(rows, "product 96 -> 64").bound, "arithmetic");
+  EXPECT_NEAR(row_of(rows, "product 64 -> 96").bound_ms, 0.1, 1e-9);
+  EXPECT_NEAR(row_of(rows, "attend").bound_ms, 1.0, 1e-9);  // 2 layers of 5 MB at 10 GB/s
+  EXPECT_STREQ(row_of(rows, "norm").bound, "-");
+}
+
 TEST(StepProfile, GivesNoBoundWithoutPeaks) {
   StepProfile profile(StepPhase::kDecode, {}, kKv, 2);
   profile.add_step(small_step(), 10'000'000, {.bytes_read = 1000, .bytes_unique = 1000});

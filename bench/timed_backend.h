@@ -1,6 +1,6 @@
 // A Backend that forwards to another and adds up the wall time of each kind of operation and what it had to move and
-// compute. Right for back ends whose operations finish before they return (reference, cpu); on a device it would time
-// the enqueueing.
+// compute. Right for back ends whose operations finish before they return (reference, cpu). On a device it times the
+// enqueueing; there each kind of a recorded step can be recorded and timed alone.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,19 @@ class TimedBackend final : public ops::Backend {
     return totals_.of(Kind::kAttend).nanoseconds + totals_.of(Kind::kMerge).nanoseconds;
   }
 
+  // From now on each kind of work of a step is recorded alone, too, when the step is recorded; steps recorded before
+  // are recorded again.
+  void record_kinds();
+  // The work of the last recorded step, each kind's time measured by replaying it alone, on what the step block holds
+  // by now. Waits for the device and loses what was not collected; pages and activations hold anything afterwards.
+  Result<WorkTotals> time_kinds();
+
   const ops::BackendInfo& info() const override { return backend_->info(); }
   attention::CostModel cost_model(const ops::KvShape& shape, uint32_t q_heads) const override {
     return backend_->cost_model(shape, q_heads);
   }
   ops::PoolMemory pool_memory() const override { return backend_->pool_memory(); }
-  Result<std::unique_ptr<ops::Recording>> record(const std::function<void()>& work) override {
-    return backend_->record(work);
-  }
+  Result<std::unique_ptr<ops::Recording>> record(const std::function<void()>& work) override;
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
     return backend_->create_kv_pool(shape);
   }
@@ -65,9 +70,7 @@ class TimedBackend final : public ops::Backend {
     timed(Kind::kNorm, passes * bytes(p.residual), [&] { backend_->add_norm(p); });
   }
   void matmul(const ops::MatmulParams& p) override {
-    const int64_t begin = clock_.now_ns();
-    backend_->matmul(p);
-    totals_.add_product(p, clock_.now_ns() - begin);
+    timed(totals_.add_product(p, 0), [&] { backend_->matmul(p); });
   }
   void rope_append(const ops::RopeAppendParams& p) override {
     const uint64_t appended = p.q.rows * p.pool->shape().bytes_token_layer();
@@ -112,14 +115,32 @@ class TimedBackend final : public ops::Backend {
 
   template <typename F>
   void timed(Kind kind, uint64_t bytes, F&& operation) {
-    const int64_t begin = clock_.now_ns();
-    operation();
-    totals_.of(kind) += {.nanoseconds = clock_.now_ns() - begin, .bytes = bytes};
+    totals_.of(kind).bytes += bytes;
+    timed(static_cast<size_t>(kind), operation);
   }
+  template <typename F>
+  void timed(size_t place, F&& operation) {
+    called_[place] = true;
+    const int64_t begin = clock_.now_ns();
+    if (alone_ == kEverything || alone_ == place) operation();
+    totals_.at(place).nanoseconds += clock_.now_ns() - begin;
+  }
+  Status record_each_kind(const std::function<void()>& work);
+
+  struct RecordedKinds {
+    WorkTotals work;
+    std::vector<std::pair<size_t, std::unique_ptr<ops::Recording>>> kinds;  // by place
+  };
+  static constexpr size_t kEverything = kPlaces, kNothing = kPlaces + 1;
 
   std::unique_ptr<ops::Backend> backend_;
   SystemClock clock_;
   WorkTotals totals_;
+  bool records_kinds_ = false;
+  uint64_t recordings_date_ = 0;
+  RecordedKinds recorded_;              // of the last recorded step
+  size_t alone_ = kEverything;          // the place whose operations are let through
+  std::array<bool, kPlaces> called_{};  // places of the step that is recorded
 };
 
 }  // namespace headwater::bench

@@ -24,20 +24,27 @@ enum class Kind : uint8_t {
 };
 inline constexpr size_t kKinds = 11;
 inline constexpr size_t kProductShapesMax = 16;
+inline constexpr size_t kPlaces = kKinds + kProductShapesMax;  // of a WorkTotals: kinds, then shapes of products
 
 struct Work {
   int64_t nanoseconds = 0;
   uint64_t bytes = 0;  // that have to move: the weights of products, the activations of other kinds; 0: not counted
   uint64_t byte_multiply_adds = 0;  // of products with quantised weights
+  uint64_t multiply_adds = 0;       // of products, whatever their weights
 
   Work& operator+=(const Work& other) {
     nanoseconds += other.nanoseconds;
     bytes += other.bytes;
     byte_multiply_adds += other.byte_multiply_adds;
+    multiply_adds += other.multiply_adds;
     return *this;
   }
   Work operator-(const Work& other) const {
-    return {nanoseconds - other.nanoseconds, bytes - other.bytes, byte_multiply_adds - other.byte_multiply_adds};
+    return {nanoseconds - other.nanoseconds, bytes - other.bytes, byte_multiply_adds - other.byte_multiply_adds,
+            multiply_adds - other.multiply_adds};
+  }
+  Work operator*(uint32_t times) const {
+    return {nanoseconds * times, bytes * times, byte_multiply_adds * times, multiply_adds * times};
   }
 };
 
@@ -56,18 +63,23 @@ struct WorkTotals {
   Work& of(Kind kind) { return kinds[static_cast<size_t>(kind)]; }
   const Work& of(Kind kind) const { return kinds[static_cast<size_t>(kind)]; }
 
-  void add_product(const ops::MatmulParams& params, int64_t nanoseconds) {
+  Work& at(size_t place) { return place < kKinds ? kinds[place] : products[place - kKinds].work; }
+
+  // Returns its place.
+  size_t add_product(const ops::MatmulParams& params, int64_t nanoseconds) {
     uint64_t rows = 0;
     Work work{.nanoseconds = nanoseconds};
     for (const ops::Product& product : params.products) {
       const ops::Weight& weight = *product.weight;
       rows += weight.rows();
       work.bytes += weight.rows() * row_bytes(weight.dtype(), weight.columns());
-      if (block_elements(weight.dtype()) > 1) {
-        work.byte_multiply_adds += weight.rows() * weight.columns() * params.x.rows;
-      }
+      const uint64_t multiply_adds = weight.rows() * weight.columns() * params.x.rows;
+      work.multiply_adds += multiply_adds;
+      if (block_elements(weight.dtype()) > 1) work.byte_multiply_adds += multiply_adds;
     }
-    entry(params.x.columns, rows).work += work;
+    ProductWork& product = entry(params.x.columns, rows);
+    product.work += work;
+    return kKinds + static_cast<size_t>(&product - products.data());
   }
 
   void add_token_keys(const attention::PageTable& table) {

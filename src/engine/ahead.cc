@@ -3,9 +3,10 @@
 
 namespace headwater::engine {
 
-// Only decoding runs ahead: every sequence of the step in flight gets one token, whatever it will be, and the next step decodes
-// one more of each. What needs the answers (an admission, a token that penalties count) or could take somebody's pages
-// waits until they are here. Who ends in the step in flight by a stop token has a row too many, which void_rows() drops.
+// Only decoding runs ahead: every sequence of the step in flight gets one token, whatever it will be, and the next
+// step decodes one more of each. What needs the answers (an admission, a token that penalties count) or could take
+// somebody's pages waits until they are here. Who ends in the step in flight by a stop token has a row too many,
+// which void_rows() drops.
 bool CoreEngine::reserve_ahead() {
   if (!sizing_.config.run_ahead || !newest().decodes()) return false;
   make_schedule();
@@ -24,8 +25,8 @@ bool CoreEngine::reserve_ahead() {
   return true;
 }
 
-// The sequence has ended: what steps in flight still give it is nobody's. Its pages may go at once, for the device writes what
-// it was told to before whatever their next holder writes.
+// The sequence has ended: what steps in flight still give it is nobody's. Its pages may go at once, for the device
+// writes what it was told to before whatever their next holder writes.
 void CoreEngine::void_rows(Sequence& sequence) {
   for (uint64_t i = steps_collected_; i < steps_launched_; ++i) {
     for (StepInFlight::Row& row : steps_[i % steps_.size()].rows) {

@@ -7,9 +7,10 @@
 // One step, as step.cc reads: take the inbox, heed signals, schedule, reserve pages, fill the step block, plan
 // attention, forward, sample, commit (advance sequences, publish full pages, release finished ones), emit. The engine
 // thread is the only writer of engine state; cancel and finish flags are the only backward signals. Between inbox and
-// outbox a steady decode step allocates nothing. On a back end that runs ahead, a step of steady decoding is given to the
-// device before the one before is collected; a call of step() still takes one answer, and an engine that is destroyed
-// waits for the device first. docs/contract.md says who owns what on which thread, and when the engine runs ahead.
+// outbox a steady decode step allocates nothing. On a back end that runs ahead, a step of steady decoding is given to
+// the device before the one before is collected; a call of step() still takes one answer, and an engine that is
+// destroyed waits for the device first. docs/contract.md says who owns what on which thread, and when the engine runs
+// ahead.
 //
 // Guarantees
 //   1. A sequence's tokens do not depend on batch mates, arrival order, prompt chunking, preemption, the prefix

@@ -3,9 +3,10 @@
 //   waiting ---admit (attach a prefix, or fork a sibling)---> running ---> finished
 //      ^------------------preempt-------------------------------'
 //
-// Invariants: tokens = prompt, then what was generated; `in_flight` more are on their way in steps that the device has, 0 or
-// 1 between steps of the engine. The keys and values of the first `computed` tokens are in the pages of `slot` once these
-// steps are done; a running sequence always has at least one token left to compute, a decoding one exactly one.
+// Invariants: tokens = prompt, then what was generated; `in_flight` more are on their way in steps that the device
+// has, 0 or 1 between steps of the engine. The keys and values of the first `computed` tokens are in the pages of
+// `slot` once these steps are done; a running sequence always has at least one token left to compute, a decoding one
+// exactly one.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// One step, from the inbox to the outbox. Each row says what it takes and gives. Every call that finds work takes one answer
-// from the device: of the step before, if that was left there, while the device computes this one.
+// One step, from the inbox to the outbox. Each row says what it takes and gives. Every call that finds work takes one
+// answer from the device: of the step before, if that was left there, while the device computes this one.
 #include "engine/core_engine.h"
 
 namespace headwater::engine {

@@ -251,12 +251,13 @@ struct BackendConfig {
 
 // What the device reached in a short measurement, all workers together. Zeros: not measured.
 struct Peaks {
-  double multiply_adds_per_s = 0;       // of attention's dot products, full row tiles, data at hand
-  double multiply_adds_flat_per_s = 0;  // the same with the rows of one flat decode item
-  double weights_per_s = 0;             // softmax weights: 2^x, sum, store
-  double byte_multiply_adds_per_s = 0;  // 8 bits, by the instruction of large quantised products
-  double cache_bytes_per_s = 0;         // reading what fits a worker's private cache
-  double memory_bytes_per_s = 0;        // reading far more than fits
+  double multiply_adds_per_s = 0;         // of attention's dot products, full row tiles, data at hand
+  double multiply_adds_flat_per_s = 0;    // the same with the rows of one flat decode item
+  double weights_per_s = 0;               // softmax weights: 2^x, sum, store
+  double byte_multiply_adds_per_s = 0;    // 8 bits, by the instruction of large quantised products
+  double tensor_multiply_adds_per_s = 0;  // of large products of BF16, where a device has units for them
+  double cache_bytes_per_s = 0;           // reading what fits a worker's private cache
+  double memory_bytes_per_s = 0;          // reading far more than fits
 };
 
 // Times `work` as the engine would run it: on a device its recorded graph, caches emptied before each run if asked.
@@ -307,7 +308,8 @@ class Backend {
   // copy elsewhere, freed with the back end.
   virtual Result<const float*> place(std::span<const float> values) { return values.data(); }
   virtual Result<StepBlock> create_step_block(const StepLimits& limits) { return StepBlock::create(limits); }
-  // One more host block for steps in turn with `block`. They share the copy on the device, whose addresses recordings hold.
+  // One more host block for steps in turn with `block`. They share the copy on the device, whose addresses recordings
+  // hold.
   virtual Result<StepBlock> create_twin(const StepBlock& block) { return StepBlock::create(block.limits()); }
   // Between host memory, rows packed, and a matrix; both wait for what is enqueued. Not during a step.
   virtual Status upload(const Matrix& to, std::span<const float> from);
@@ -320,10 +322,9 @@ class Backend {
     return error(ErrorCode::kUnsupported, "the {} back end has no experts; use --backend cpu", info().name);
   }
 
-  // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the source
-  // of an earlier one.
-  // What went wrong while a step before was enqueued comes back here, unless collect() or finish() has said it. The block is
-  // not written again before this step was collected or finished.
+  // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the
+  // source of an earlier one. What went wrong while a step before was enqueued comes back here, unless collect() or
+  // finish() has said it. The block is not written again before this step was collected or finished.
   virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
   // Records what `work` enqueues, without running it, for steps that enqueue the same but for what stands in the step block.
   // kUnsupported without BackendInfo::records.
@@ -344,8 +345,9 @@ class Backend {
   virtual void cap_logits(const CapLogitsParams& params) = 0;
   virtual void gather_rows(const GatherRowsParams& params) = 0;
   virtual void sample(const SampleParams& params) = 0;  // enqueues
-  // Waits for the oldest sample() that was not collected, of at most two (one without BackendInfo::runs_ahead), and for nothing
-  // behind it; [L], valid until the next collect(). A row without a choosable token says so in its Sampled::error; its neighbours are untouched.
+  // Waits for the oldest sample() that was not collected, of at most two (one without BackendInfo::runs_ahead), and
+  // for nothing behind it; [L], valid until the next collect(). A row without a choosable token says so in its
+  // Sampled::error; its neighbours are untouched.
   virtual Result<std::span<const Sampled>> collect() = 0;
   virtual Status finish() = 0;  // waits for everything enqueued; what was not collected is lost
 
@@ -359,7 +361,8 @@ class Backend {
   // else, on cold caches. No attention over so many bytes is faster. 0: not measured.
   virtual Result<double> read_floor_us(uint64_t /*bytes*/, uint32_t /*piece_bytes*/) { return 0.0; }
 
-  // Measures for about a third of a second; for benches, never during a step. group: query heads per KV head.
+  // Measures for about a third of a second, a device for a few; for benches, never during a step. group: query heads
+  // per KV head.
   virtual Peaks measure_peaks(uint32_t /*group*/) { return {}; }
 };
 

@@ -3,12 +3,12 @@
 //   offset 0                                                                      bytes().size()
 //   | StepHeader | inputs, each with room for its limit | plan, likewise | page ids in use |
 //
-// The host writes through the spans, then calls Backend::begin_step(), which copies the block to the device where there
-// is one and returns DeviceBatch: the same arrays as the device sees them. Reference and CPU back ends read the host's
-// block itself. While a device computes one step, the host may write the next into a twin of its block; both are uploaded to
-// one copy (Backend::create_twin). Every array keeps its place whatever the step's sizes, so that work recorded once for
-// a device (a graph) reads each later step; how much of an array counts stands in the header. Page ids come last: of
-// them only those in use are uploaded. Nothing here allocates after create().
+// The host writes through the spans, then calls Backend::begin_step(), which copies the block to the device where
+// there is one and returns DeviceBatch: the same arrays as the device sees them. Reference and CPU back ends read the
+// host's block itself. While a device computes one step, the host may write the next into a twin of its block; both
+// are uploaded to one copy (Backend::create_twin). Every array keeps its place whatever the step's sizes, so that
+// work recorded once for a device (a graph) reads each later step; how much of an array counts stands in the header.
+// Page ids come last: of them only those in use are uploaded. Nothing here allocates after create().
 #pragma once
 
 #include <array>

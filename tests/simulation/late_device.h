@@ -1,6 +1,6 @@
-// The scripted model on a device that is as late as it may be: what a step enqueues runs when the step is collected, and not
-// before that is even its block uploaded. So a host that writes a block too early, gives a page away too early or counts on a
-// token that it cannot know makes another text than expected_tokens().
+// The scripted model on a device that is as late as it may be: what a step enqueues runs when the step is collected,
+// and not before that is even its block uploaded. So a host that writes a block too early, gives a page away too
+// early or counts on a token that it cannot know makes another text than expected_tokens().
 #pragma once
 
 #include <array>

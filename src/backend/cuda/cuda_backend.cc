@@ -10,6 +10,7 @@
 #include "backend/cuda/attention/costs.h"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/kv_pool.h"
+#include "backend/cuda/peaks.h"
 #include "backend/cuda/products/products.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/sampling/sampler.h"
@@ -99,6 +100,7 @@ class CudaBackend final : public ops::Backend {
 
   Result<std::unique_ptr<ops::Stopwatch>> create_stopwatch(std::function<void()> work, bool cold) override;
   Result<double> read_floor_us(uint64_t bytes, uint32_t piece_bytes) override;
+  ops::Peaks measure_peaks(uint32_t group) override;
 
  private:
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns, DType dtype);
@@ -373,6 +375,11 @@ Result<double> CudaBackend::read_floor_us(uint64_t bytes, uint32_t piece_bytes) 
   }
   HEADWATER_ASSIGN_OR_RETURN(const double us, cuda::read_floor_us(stream_, read_memory_, bytes, piece_bytes));
   return read_floors_[{bytes, piece_bytes}] = us;
+}
+
+ops::Peaks CudaBackend::measure_peaks(uint32_t /*group*/) {
+  const Result<ops::Peaks> peaks = cuda::measure_peaks(stream_);
+  return peaks ? *peaks : ops::Peaks();
 }
 
 }  // namespace

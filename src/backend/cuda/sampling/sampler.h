@@ -17,18 +17,18 @@ class Sampler {
   // while a step is on its way.
   Status reserve(uint32_t rows_max, uint32_t vocabulary);
 
-  // Enqueues. `rows` and what they point to are read before it returns. At most two calls are collected later. Allocates, and
-  // waits for the stream, only where biases, bans and penalties list more tokens than ever before.
-  // The logits are as they were when it is done.
+  // Enqueues. `rows` and what they point to are read before it returns. At most two calls are collected later.
+  // Allocates, and waits for the stream, only where biases, bans and penalties list more tokens than ever before. The
+  // logits are as they were when it is done.
   Status sample(const ops::Matrix& logits, std::span<const ops::SampleRow> rows, cudaStream_t stream);
 
-  // Device memory, [rows_max()], at one place until reserve(): the tokens of the last sample(), for a step that is enqueued
-  // before they are known here. Negative where none could be chosen (call.h).
+  // Device memory, [rows_max()], at one place until reserve(): the tokens of the last sample(), for a step that is
+  // enqueued before they are known here. Negative where none could be chosen (call.h).
   const TokenId* tokens() const { return call_.tokens; }
   uint32_t rows_max() const { return rows_max_; }
 
-  // Waits for the oldest sample() that was not collected, not for what was enqueued behind it. The rows are valid until the
-  // next collect().
+  // Waits for the oldest sample() that was not collected, not for what was enqueued behind it. The rows are valid
+  // until the next collect().
   Result<std::span<const ops::Sampled>> collect();
   uint64_t waiting() const { return calls_ - calls_collected_; }  // calls that were not collected
   void forget() { calls_collected_ = calls_; }  // what was not collected; when the device is done with it

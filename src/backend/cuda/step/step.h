@@ -27,7 +27,8 @@ struct TokenIds {
   const TokenId* sampled;  // [sampled_max] of the sample() before; negative: the row failed
   uint32_t sampled_max;
 };
-// table: [vocabulary]. Ids outside of it, which only failed rows and those behind the step's last token hold, read row 0.
+// table: [vocabulary]. Ids outside of it, which only failed rows and those behind the step's last token hold, read
+// row 0.
 cudaError_t launch_embed(const Rows& table, uint32_t vocabulary, const TokenIds& token_ids, float scale,
                          const Rows& out, Extent extent, cudaStream_t stream);
 
