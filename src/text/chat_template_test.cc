@@ -47,7 +47,8 @@ TEST(ChatTemplate, SaysWhereAnUnknownConstructStands) {
         Case{"{{ x is wavy }}", "line 1, column 9", "\"wavy\""},
         Case{"\n\n{{ x.zfill(3) }}", "line 3, column 5", "\"zfill\""},
         Case{"{{ frobnicate('%d') }}", "line 1, column 4", "\"frobnicate\""},
-        Case{"{{ 2 ** 3 }}", "line 1, column 6", "**"}, Case{"{{ range(*x) }}", "line 1, column 10", "unpacked"},
+        Case{"{{ range(*x) }}", "line 1, column 10", "unpacked"},
+        Case{"{{ cycler('a') }}", "line 1, column 4", "cycler"}, Case{"{{ self }}", "line 1, column 4", "self"},
         Case{"{% macro f() %}{{ caller() }}{% endmacro %}", "line 1, column 19", "caller"},
         Case{"{% for x in y recursive %}{% endfor %}", "line 1, column 15", "recursive"},
         Case{"{% for x in y %}{{ loop.cycle }}{% endfor %}", "line 1, column 24", "loop.cycle"},
@@ -84,6 +85,11 @@ TEST(ChatTemplate, RefusesWhatIsNoTemplate) {
                                         "{{ range(1,2,3,4) }}",
                                         "{% break %}",
                                         "{% macro f(a=1, b) %}{% endmacro %}",
+                                        "{% macro f(a, a) %}{% endmacro %}",
+                                        "{% set a,, b = 1 %}",
+                                        "{% set () = 1 %}",
+                                        "{% for a.b in c %}{% endfor %}",
+                                        "{% with a %}{% endwith %}",
                                         "{% raw %}x",
                                         "{% set true = 1 %}",
                                         "{{ '\\uD800' }}",
@@ -129,8 +135,34 @@ TEST(ChatTemplate, KeepsWhatMessagesSayApartThroughEveryOperation) {
           "{{ messages[0].content * 2 }}{{ messages[0].content|first }}{{ messages[0].content|string|default('x') }}"),
       "«hihihhi»");
   EXPECT_EQ(marked("{% for k in {messages[0].content: 1} %}{{ k }}{% endfor %}"), "«hi»");
+  EXPECT_EQ(marked("{{ '{}:{a:-^6}'.format(messages[0].content, a=messages[0].content) }}"), "«hi»:--«hi»--");
+  EXPECT_EQ(marked("{{ '%s%5s' % (messages[0].content, messages[0].role) }}"), "«hi» «user»");
+  EXPECT_EQ(marked("{{ (messages[0].content ~ '{:x>3}%3d').format(1) % 2 }}"), "«hi»xx1  2");
+  EXPECT_EQ(marked("{{ 'ab'.replace('', messages[0].content) }}"), "«hi»a«hi»b«hi»");
+  EXPECT_EQ(marked("{{ ('a-' + messages[0].content).partition('-')|join('+') }}"), "a+-+«hi»");
+  EXPECT_EQ(marked("{{ ['<' , messages[0].content]|map('format')|map('upper')|list|join('|') }}"), "<|«HI»");
+  EXPECT_EQ(marked("{{ 'a\nb'|indent(messages[0].content) }}"), "a\n«hi»b");
+  EXPECT_EQ(marked("{{ (messages[0].content ~ '\n' ~ messages[0].content)|indent(1) }}"), "«hi»\n «hi»");
+  EXPECT_EQ(marked("{{ [1, 2]|tojson(separators=(messages[0].content, ':')) }}"), "[1«hi»2]");
+  EXPECT_EQ(marked("{{ [1]|tojson(indent=messages[0].content) }}"), "[\n«hi»1\n]");
   EXPECT_EQ(marked("{% set ns = namespace(x='') %}{% set ns.x = ns.x + messages[0].role %}{{ bos_token }}{{ ns.x }}"),
             "<s>«user»");
+}
+
+// A template may use a message as a format, or break its lines anew: what that inserts is the message's.
+TEST(ChatTemplate, TakesWhatAMessageAsksForAsTheMessages) {
+  const auto said = [](std::string_view source, std::string_view content) {
+    const std::vector<Message> messages = {{"user", content}};
+    std::string owned;
+    for (const auto& segment : ChatTemplate::parse(source, "", "").value().render(messages, {}).value()) {
+      if (segment.template_owned) owned += segment.text;
+    }
+    return owned;
+  };
+  EXPECT_EQ(said("{{ messages[0].content.format('') }}", "{0:<>9}{0:0<4}"), "");
+  EXPECT_EQ(said("{{ messages[0].content % ('', '') }}", "%9s%-4s"), "");
+  EXPECT_EQ(said("{{ messages[0].content % 1 }}", "%09d"), "1");
+  EXPECT_EQ(said("{{ messages[0].content|indent(0) }}", "a\n\n\nb\r\nc"), "");
 }
 
 TEST(ChatTemplate, EncodesControlTokensOnlyWhereTheTemplateWroteThem) {

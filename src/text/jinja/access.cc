@@ -88,6 +88,7 @@ Result<Value> attribute(const Call& call, const Value& object, std::string_view 
     const Value* found = space->find(name);
     return found == nullptr ? Value() : *found;
   }
+  if (object.macro() != nullptr) return call.unsupported("\"{}\" of a macro is not known here", name);
   if (object.loop() != nullptr) return loop_attribute(call, *object.loop(), name);
   if (has_attribute(object, name)) return own_attribute(call, object, name);
   if (object.dict() == nullptr) return Value();

@@ -62,7 +62,6 @@ enum class ExpressionKind : uint8_t {
   kConditional,  // children[0] if children[1] else children[2]; the last may be null
   kBuiltin,      // builtin(children...); missing optional arguments are null
   kCall,         // children[0](children[1], ...); names[i] belongs to children[i + 1], "" where it is positional
-  kNamespace,    // namespace(names[i]=children[i]...)
 };
 
 enum class Operator : uint8_t {
@@ -72,6 +71,7 @@ enum class Operator : uint8_t {
   kDivide,
   kFloorDivide,
   kModulo,
+  kPower,
   kEqual,
   kNotEqual,
   kLess,
@@ -98,13 +98,13 @@ struct Expression {
 enum class StatementKind : uint8_t {
   kData,      // literal text
   kOutput,    // {{ expression }}
-  kSet,       // {% set targets = expression %}, or target.attribute where attribute is not empty
+  kSet,       // {% set target = expression %}
   kSetBlock,  // {% set target %} body {% endset %}; expression filters the text, if there is one
   kFilter,    // {% filter expression %} body {% endfilter %}
   kIf,        // the first branch whose condition holds, or otherwise
-  kFor,       // {% for targets in expression if branches[0].condition %} body {% else %} otherwise
-  kMacro,     // {% macro targets[0](parameters) %} body {% endmacro %}
-  kScope,     // {% generation %} body {% endgeneration %}
+  kFor,       // {% for target in expression if branches[0].condition %} body {% else %} otherwise
+  kMacro,     // {% macro target(parameters) %} body {% endmacro %}
+  kScope,     // {% with parameters %} body {% endwith %}, {% generation %} body {% endgeneration %}
   kBreak,
   kContinue,
 };
@@ -112,6 +112,13 @@ enum class StatementKind : uint8_t {
 struct Branch {
   ExpressionPtr condition;
   Body body;
+};
+
+// What a value is given to: a name, an attribute of the namespace of that name, or several that take it apart.
+struct Target {
+  Symbol symbol = 0;
+  std::string attribute = {};
+  std::vector<Target> parts = {};
 };
 
 struct Parameter {
@@ -123,8 +130,7 @@ struct Statement {
   StatementKind kind;
   Position where;
   Value literal = {};
-  std::vector<Symbol> targets = {};  // several take a value apart
-  std::string attribute = {};
+  Target target = {};
   ExpressionPtr expression = {};
   std::vector<Parameter> parameters = {};
   std::vector<Branch> branches = {};

@@ -51,7 +51,43 @@ Result<Value> strftime_function(const Call& call, Arguments arguments) {
   return make_text(call, Text(text, is_owned));
 }
 
+// Of a mapping or of pairs, and of names.
+Result<Value> dict_function(const Call& call, Arguments arguments) {
+  Entries entries;
+  if (arguments[0].dict() != nullptr) {
+    HEADWATER_RETURN_IF_ERROR(call.step(arguments[0].dict()->scan_bytes()));
+    entries = arguments[0].dict()->entries;
+  } else if (!arguments[0].is_missing()) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::vector<Value> pairs, items_of(call, arguments[0]));
+    for (const Value& pair : pairs) {
+      HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> sides, items_of(call, pair));
+      if (sides.size() != 2) return call.wrong("dict() takes a mapping or pairs; one has {} items", sides.size());
+      entries.emplace_back(std::move(sides[0]), std::move(sides[1]));
+    }
+  }
+  if (const Dict* named = arguments[1].dict()) {
+    entries.insert(entries.end(), named->entries.begin(), named->entries.end());
+  }
+  return make_dict(call, std::move(entries));
+}
+
+Result<Value> namespace_function(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Value values, dict_function(call, arguments));
+  const Entries& entries = values.dict()->entries;
+  HEADWATER_RETURN_IF_ERROR(call.build(sizeof(Namespace) + entries.size() * sizeof(Namespace)));
+  const auto space = std::make_shared<Namespace>();
+  for (const auto& [name, value] : entries) {
+    if (name.text() == nullptr) return call.unsupported("a namespace with an attribute that is {}", name.type_name());
+    space->attributes.emplace_back(name.text()->bytes(), value);
+  }
+  return Value(Value::Held(space));
+}
+
 }  // namespace
+
+Arguments rest_of(const Value& tuple) {
+  return tuple.list() == nullptr ? Arguments() : Arguments(tuple.list()->items);
+}
 
 const Builtin* find(std::span<const Builtin> table, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& known) { return known.name == name; });
@@ -69,6 +105,8 @@ const Builtin* find_method(std::string_view name) {
 
 const Builtin* find_function(std::string_view name) {
   static const Builtin kFunctions[] = {
+      {"dict", {"", "**"}, 0, dict_function},
+      {"namespace", {"", "**"}, 0, namespace_function},
       {"raise_exception", {"message"}, 1, raise_function},
       {"range", {"start", "stop", "step"}, 1, range_function},
       {"strftime_now", {"format"}, 1, strftime_function},

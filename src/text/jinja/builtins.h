@@ -13,13 +13,17 @@ namespace headwater::text::jinja {
 using Arguments = std::span<const Value>;
 
 // Filters, tests and methods take their subject as the first argument. There are always parameters.size() arguments;
-// an optional one that is not given is missing.
+// an optional one that is not given is missing. As in Python, the parameter "*" takes what else is given by place, as a
+// tuple, and "**" what else is given by name, as a mapping; a parameter "" has no name.
 struct Builtin {
   std::string_view name;
   std::vector<std::string_view> parameters;
   size_t required;
   Result<Value> (*apply)(const Call& call, Arguments arguments);
 };
+
+// What the parameter "*" was given.
+Arguments rest_of(const Value& tuple);
 
 // nullptr where there is none of that name.
 const Builtin* find_filter(std::string_view name);

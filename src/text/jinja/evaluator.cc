@@ -46,8 +46,6 @@ Result<Value> Evaluator::evaluate_node(const Expression& node) {
     }
     case ExpressionKind::kCall:
       return evaluate_call(node);
-    case ExpressionKind::kNamespace:
-      return evaluate_namespace(node);
     case ExpressionKind::kSubscript:
     case ExpressionKind::kArithmetic:
       return evaluate_pair(node);
@@ -166,7 +164,7 @@ Result<Value> Evaluator::call_macro(Position where, const Macro& macro, std::spa
 
 // Positional arguments in the order of the parameters, then named ones; presets see the parameters before them.
 Status Evaluator::bind(const Call& call, const Statement& macro, std::span<Given> given) {
-  const std::string& name = template_.symbols.name(macro.targets[0]);
+  const std::string& name = template_.symbols.name(macro.target.symbol);
   size_t taken = 0;
   for (size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
@@ -185,17 +183,6 @@ Status Evaluator::bind(const Call& call, const Statement& macro, std::span<Given
   }
   if (taken == given.size()) return {};
   return call.wrong("the macro \"{}\" is given arguments that it has no parameters for", name);
-}
-
-Result<Value> Evaluator::evaluate_namespace(const Expression& node) {
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> values, evaluate_children(node));
-  HEADWATER_RETURN_IF_ERROR(budget_.build(node.where, sizeof(Namespace) + values.size() * sizeof(Namespace)));
-  const auto space = std::make_shared<Namespace>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    HEADWATER_RETURN_IF_ERROR(check_storable(at(node.where), values[i]));
-    space->set(node.names[i], std::move(values[i]));
-  }
-  return Value(Value::Held(space));
 }
 
 }  // namespace headwater::text::jinja

@@ -42,9 +42,10 @@ class Evaluator {
   Status run_loop(const Statement& statement, Loop& loop, const Value& value, bool& is_completed);
   Status run_set(const Statement& statement);
   Status run_block(const Statement& statement);
+  Status run_scope(const Statement& statement);
   Status run_inside(const Body& body);  // in a frame of its own
-  Status assign(const Statement& statement, Value value);
-  Status set_attribute(const Statement& statement, Value value);
+  Status assign(Position where, const Target& target, Value value);
+  Status set_attribute(Position where, const Target& target, Value value);
   Status write(Position where, const Value& value);
   Result<Text> capture(const Body& body);
   Result<std::vector<Value>> loop_items(const Statement& statement);
@@ -58,7 +59,6 @@ class Evaluator {
   Result<Value> evaluate_concatenation(const Expression& node);
   Result<Value> evaluate_conditional(const Expression& node);
   Result<Value> evaluate_call(const Expression& node);
-  Result<Value> evaluate_namespace(const Expression& node);
   Result<Value> evaluate_slice(const Expression& node);
   Result<Value> evaluate_pair(const Expression& node);  // of two operands that are both needed
   Result<std::vector<Value>> evaluate_children(const Expression& node);

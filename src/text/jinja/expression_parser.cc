@@ -37,6 +37,26 @@ Result<ExpressionPtr> ExpressionParser::parse() {
   return node;
 }
 
+Result<ExpressionPtr> ExpressionParser::parse_tuple(Rule item) {
+  HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr first, (this->*item)());
+  if (!tokens_.is_operator(",")) return first;
+  auto tuple = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kTuple, .where = first->where});
+  tuple->children.push_back(std::move(first));
+  while (tokens_.take_operator(",") && !tokens_.is(TokenKind::kVariableEnd) && !tokens_.is(TokenKind::kBlockEnd)) {
+    HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr next, (this->*item)());
+    tuple->children.push_back(std::move(next));
+  }
+  return finish(std::move(tuple));
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_several() {
+  return parse_tuple(&ExpressionParser::parse);
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_several_without_condition() {
+  return parse_tuple(&ExpressionParser::parse_without_condition);
+}
+
 Result<ExpressionPtr> ExpressionParser::parse_without_condition() {
   HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr left, parse_and());
   while (tokens_.is_name("or")) {
@@ -130,16 +150,17 @@ Result<ExpressionPtr> ExpressionParser::parse_concatenation() {
 Result<ExpressionPtr> ExpressionParser::parse_product() {
   static constexpr BinaryOperator kOperators[] = {
       {"*", Operator::kMultiply}, {"/", Operator::kDivide}, {"//", Operator::kFloorDivide}, {"%", Operator::kModulo}};
+  return parse_binary(&ExpressionParser::parse_power, kOperators);
+}
+
+Result<ExpressionPtr> ExpressionParser::parse_power() {  // from the left, unlike Python's
+  static constexpr BinaryOperator kOperators[] = {{"**", Operator::kPower}};
   return parse_binary(&ExpressionParser::parse_operand, kOperators);
 }
 
 Result<ExpressionPtr> ExpressionParser::parse_operand() {
   HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr node, parse_unary());
-  HEADWATER_ASSIGN_OR_RETURN(node, parse_filters(std::move(node)));
-  if (tokens_.is_operator("**")) {
-    return error_at(tokens_.where(), ErrorCode::kUnsupported, "the operator ** is not known here");
-  }
-  return node;
+  return parse_filters(std::move(node));
 }
 
 Result<ExpressionPtr> ExpressionParser::parse_unary() {

@@ -17,8 +17,9 @@ class ExpressionParser {
  public:
   ExpressionParser(TokenStream& tokens, Symbols& symbols) : tokens_(tokens), symbols_(symbols) {}
 
-  Result<ExpressionPtr> parse();                    // a whole expression
-  Result<ExpressionPtr> parse_without_condition();  // where a following `if` belongs to someone else
+  Result<ExpressionPtr> parse();          // a whole expression
+  Result<ExpressionPtr> parse_several();  // the same, or several with commas between them, which are a tuple
+  Result<ExpressionPtr> parse_several_without_condition();  // where a following `if` belongs to someone else
   // The filters of a block's text: "trim" or "|trim", and more with "|" before each; without any, null.
   Result<ExpressionPtr> parse_block_filters(bool begins_with_name);
 
@@ -37,12 +38,15 @@ class ExpressionParser {
     ExpressionPtr value;
   };
 
+  Result<ExpressionPtr> parse_tuple(Rule item);
+  Result<ExpressionPtr> parse_without_condition();
   Result<ExpressionPtr> parse_and();
   Result<ExpressionPtr> parse_not();
   Result<ExpressionPtr> parse_comparison();
   Result<ExpressionPtr> parse_sum();
   Result<ExpressionPtr> parse_concatenation();
   Result<ExpressionPtr> parse_product();
+  Result<ExpressionPtr> parse_power();
   Result<ExpressionPtr> parse_operand();
   Result<ExpressionPtr> parse_unary();  // without the filters that follow
   Result<ExpressionPtr> parse_postfix(ExpressionPtr node);
@@ -59,13 +63,13 @@ class ExpressionParser {
   Result<ExpressionPtr> parse_parentheses();  // a tuple, or an expression of its own
   Result<ExpressionPtr> parse_dict();
   Result<ExpressionPtr> parse_call(ExpressionPtr callee);
-  Result<ExpressionPtr> parse_namespace(Position where, std::vector<Argument> arguments);
   Result<ExpressionPtr> parse_binary(Rule operand, std::span<const BinaryOperator> operators);
 
   Result<std::vector<Argument>> parse_arguments();
   // A call of builtin on subject (where it has one), with the arguments in the order of its parameters.
   Result<ExpressionPtr> bind(Position where, const Builtin& builtin, ExpressionPtr subject,
                              std::vector<Argument> arguments);
+  Result<ExpressionPtr*> place_of(const Builtin& builtin, const Argument& argument, size_t& next, Expression& call);
   template <typename... Children>
   Result<ExpressionPtr> make(ExpressionKind kind, Position where, Children... children);
   Result<ExpressionPtr> finish(ExpressionPtr node);  // sets and checks the height

@@ -174,30 +174,29 @@ Result<Value> escape_filter(const Call& call, Arguments arguments) {
 }
 
 // A width in blanks, or the text itself.
-Result<std::string> indentation(const Call& call, const Value& width, int64_t otherwise) {
+Result<Text> indentation(const Call& call, const Value& width, int64_t otherwise) {
   constexpr int64_t kWidthMax = 1000;
-  if (width.text() != nullptr) return width.text()->bytes();
+  if (width.text() != nullptr) return *width.text();
   const int64_t blanks = width.is_missing() ? otherwise : integer_of(width).value_or(-1);
   if (blanks < 0 || blanks > kWidthMax) return call.unsupported("an indentation is 0 to {} blanks here", kWidthMax);
-  return std::string(static_cast<size_t>(blanks), ' ');
+  return Text(std::string(static_cast<size_t>(blanks), ' '), true);
 }
 
 Result<Value> indent_filter(const Call& call, Arguments arguments) {
   if (arguments[0].text() == nullptr) return call.wrong("indent takes a string, not {}", arguments[0].type_name());
-  const Text& text = *arguments[0].text();
-  HEADWATER_ASSIGN_OR_RETURN(const std::string indent, indentation(call, arguments[1], 4));
-  HEADWATER_ASSIGN_OR_RETURN(const Value lines, split_lines(call, text, false));
-  const bool ends_with_line = text.bytes().ends_with('\n');
-  std::vector<Value> items = lines.list()->items;
-  if (ends_with_line || items.empty()) items.push_back(Value::of_text(Text()));
+  Text text = *arguments[0].text();
+  HEADWATER_ASSIGN_OR_RETURN(const Text indent, indentation(call, arguments[1], 4));
+  HEADWATER_RETURN_IF_ERROR(call.build(text.footprint()));
+  HEADWATER_RETURN_IF_ERROR(call.rewrite(text.size()));
+  text.append("\n", true);
   Text result;
   result.set_safe(text.is_safe());
-  for (size_t i = 0; i < items.size(); ++i) {
-    const Text& line = *items[i].text();
-    HEADWATER_RETURN_IF_ERROR(call.build(indent.size() + line.footprint()));
-    if (i > 0) result.append("\n", true);
-    if (i == 0 ? arguments[2].truth() : !line.empty() || arguments[3].truth()) result.append(indent, true);
-    result.append(line);
+  for (const Line& line : lines_of(text.bytes())) {
+    HEADWATER_RETURN_IF_ERROR(call.build(indent.size() + sizeof(Text) + line.next - line.begin));
+    const bool is_indented = line.begin == 0 ? arguments[2].truth() : line.end > line.begin || arguments[3].truth();
+    if (is_indented) result.append(indent);
+    result.append(text, line.begin, line.end);
+    if (line.next < text.size()) result.append("\n", text.is_owned(line.end));
   }
   return Value::of_text(std::move(result));
 }
@@ -206,14 +205,14 @@ Result<Value> tojson_filter(const Call& call, Arguments arguments) {
   JsonStyle style{.ensure_ascii = arguments[1].truth(), .sort_keys = arguments[4].truth()};
   if (!arguments[2].is_missing() && !arguments[2].is_none()) {
     HEADWATER_ASSIGN_OR_RETURN(style.indent, indentation(call, arguments[2], 0));
-    style.item_separator = ",";
+    style.item_separator = Text(",", true);
   }
   if (!arguments[3].is_missing() && !arguments[3].is_none()) {
     const List* pair = arguments[3].list();
     const bool is_pair = pair != nullptr && pair->items.size() == 2 && pair->items[0].text() && pair->items[1].text();
     if (!is_pair) return call.wrong("the separators of tojson are two strings");
-    style.item_separator = pair->items[0].text()->bytes();
-    style.key_separator = pair->items[1].text()->bytes();
+    style.item_separator = *pair->items[0].text();
+    style.key_separator = *pair->items[1].text();
   }
   HEADWATER_ASSIGN_OR_RETURN(Text text, to_json(call, arguments[0], style));
   return Value::of_text(std::move(text));
@@ -221,11 +220,11 @@ Result<Value> tojson_filter(const Call& call, Arguments arguments) {
 
 Result<Value> format_filter(const Call& call, Arguments arguments) {
   HEADWATER_ASSIGN_OR_RETURN(const Text text, to_text(call, arguments[0]));
-  std::vector<Value> items;
-  for (const Value& value : arguments.subspan(1)) {
-    if (!value.is_missing()) items.push_back(value);
-  }
-  HEADWATER_ASSIGN_OR_RETURN(const Value tuple, make_list(call, std::move(items), ListKind::kTuple));
+  const bool is_named = arguments[2].dict() != nullptr;
+  if (is_named && !arguments[1].is_missing()) return call.wrong("format takes values by place or by name, not both");
+  if (is_named) return format_percent(call, text, arguments[2]);
+  const Arguments values = rest_of(arguments[1]);
+  HEADWATER_ASSIGN_OR_RETURN(const Value tuple, make_list(call, {values.begin(), values.end()}, ListKind::kTuple));
   return format_percent(call, text, tuple);
 }
 
@@ -245,7 +244,7 @@ std::span<const Builtin> filters() {
       {"e", {"s"}, 1, escape_filter},
       {"escape", {"s"}, 1, escape_filter},
       {"float", {"value", "default"}, 1, float_filter},
-      {"format", {"value", "", "", "", "", "", "", ""}, 1, format_filter},
+      {"format", {"value", "*", "**"}, 1, format_filter},
       {"from_json", {"value"}, 1, from_json_filter},
       {"indent", {"s", "width", "first", "blank"}, 1, indent_filter},
       {"int", {"value", "default"}, 1, int_filter},

@@ -1,5 +1,7 @@
 #include "text/jinja/methods.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 
 #include "text/jinja/format.h"
@@ -20,6 +22,26 @@ Result<const Text*> text_of(const Call& call, const Value& value) {
 Result<const Dict*> dict_of(const Call& call, const Value& value) {
   if (value.dict() != nullptr) return value.dict();
   return call.wrong("a method of mappings is called on {}", value.type_name());
+}
+
+bool is_among(std::string_view categories, char32_t c) {
+  return categories.find(utf8proc_category_string(static_cast<utf8proc_int32_t>(c))[0]) != std::string_view::npos;
+}
+std::optional<bool> is_alphabetic(char32_t c) {
+  return is_among("L", c);
+}
+std::optional<bool> is_alphanumeric(char32_t c) {
+  return is_among("LN", c);
+}
+std::optional<bool> is_decimal(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_ND;
+}
+std::optional<bool> is_digit(char32_t c) {  // raised and circled digits are some, Roman ones none
+  if (is_among("N", c) && !*is_decimal(c)) return std::nullopt;
+  return is_decimal(c);
+}
+std::optional<bool> is_blank(char32_t c) {
+  return is_white_space(c);
 }
 
 template <bool kLeft, bool kRight>
@@ -79,14 +101,65 @@ Result<Value> replace_method(const Call& call, Arguments arguments) {
   return replace_text(call, *text, *from, *to, integer_of(arguments[3]).value_or(-1));
 }
 
-// The place of a part in characters, or -1.
+// The place of a part in characters; without it -1, or an error. index() also finds an item of a list.
+template <bool kFromRight, bool kMustBeThere>
 Result<Value> find_method(const Call& call, Arguments arguments) {
+  if (const List* list = arguments[0].list(); list != nullptr && kMustBeThere && !kFromRight) {
+    for (size_t i = 0; i < list->items.size(); ++i) {
+      HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, list->items[i], arguments[1]));
+      if (same) return Value::of_size(i);
+    }
+    return call.wrong("index() of an item that the list has not");
+  }
   HEADWATER_ASSIGN_OR_RETURN(const Text* text, text_of(call, arguments[0]));
   HEADWATER_ASSIGN_OR_RETURN(const Text* part, text_of(call, arguments[1]));
-  HEADWATER_RETURN_IF_ERROR(charge_search(call, *text, *part));
-  const size_t at = text->bytes().find(part->bytes());
+  HEADWATER_RETURN_IF_ERROR(charge_search(call, *text, *part, kFromRight));
+  const size_t at = kFromRight ? text->bytes().rfind(part->bytes()) : text->bytes().find(part->bytes());
+  if (at == std::string::npos && kMustBeThere) return call.wrong("index() of a text that the string has not");
   if (at == std::string::npos) return Value::of_int(-1);
   return Value::of_size(count_characters(std::string_view(text->bytes()).substr(0, at)));
+}
+
+// What is before a part, the part, and what is behind it.
+template <bool kFromRight>
+Result<Value> partition_method(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text* text, text_of(call, arguments[0]));
+  HEADWATER_ASSIGN_OR_RETURN(const Text* part, text_of(call, arguments[1]));
+  if (part->empty()) return call.wrong("partition() needs a separator that is not empty");
+  HEADWATER_RETURN_IF_ERROR(charge_search(call, *text, *part, kFromRight));
+  const size_t found = kFromRight ? text->bytes().rfind(part->bytes()) : text->bytes().find(part->bytes());
+  const size_t at = found != std::string::npos ? found : kFromRight ? 0 : text->size();
+  const size_t end = found == std::string::npos ? at : at + part->size();
+  HEADWATER_ASSIGN_OR_RETURN(Value before, make_text(call, text->slice(0, at)));
+  HEADWATER_ASSIGN_OR_RETURN(Value middle, make_text(call, found == std::string::npos ? Text() : *part));
+  HEADWATER_ASSIGN_OR_RETURN(Value behind, make_text(call, text->slice(end, text->size())));
+  return make_list(call, {std::move(before), std::move(middle), std::move(behind)}, ListKind::kTuple);
+}
+
+// Whether there are characters and all are of a kind; nothing where that is not known here.
+template <std::optional<bool> (*kIsOfKind)(char32_t)>
+Result<Value> kind_method(const Call& call, Arguments arguments) {
+  HEADWATER_ASSIGN_OR_RETURN(const Text* text, text_of(call, arguments[0]));
+  HEADWATER_RETURN_IF_ERROR(call.rewrite(2 * text->size()));
+  bool are_all = !text->empty();
+  for (std::string_view rest = text->bytes(); are_all && !rest.empty();) {
+    const Utf8Character character = first_character(rest);
+    const std::optional<bool> is_of_kind = kIsOfKind(character.code_point);
+    if (!is_of_kind) {
+      return call.unsupported("the kind of the character U+{:04X} is not known here",
+                              static_cast<uint32_t>(character.code_point));
+    }
+    are_all = *is_of_kind;
+    rest.remove_prefix(character.bytes);
+  }
+  return Value::of_bool(are_all);
+}
+
+Result<Value> cycle_method(const Call& call, Arguments arguments) {
+  const Loop* loop = arguments[0].loop();
+  const Arguments values = rest_of(arguments[1]);
+  if (loop == nullptr || values.empty()) return call.wrong("cycle() is a loop's, and takes values");
+  return values[loop->index % values.size()];
 }
 
 // Of a part in a string, or of an item in a list.
@@ -101,8 +174,8 @@ Result<Value> count_method(const Call& call, Arguments arguments) {
   }
   HEADWATER_ASSIGN_OR_RETURN(const Text* text, text_of(call, arguments[0]));
   HEADWATER_ASSIGN_OR_RETURN(const Text* part, text_of(call, arguments[1]));
-  if (part->empty()) return call.unsupported("an empty string cannot be counted here");
   HEADWATER_RETURN_IF_ERROR(charge_search(call, *text, *part));
+  if (part->empty()) return Value::of_size(count_characters(text->bytes()) + 1);
   for (size_t at = 0; (at = text->bytes().find(part->bytes(), at)) != std::string::npos; at += part->size()) ++count;
   return Value::of_int(count);
 }
@@ -122,9 +195,7 @@ Result<Value> join_method(const Call& call, Arguments arguments) {
 
 Result<Value> format_method(const Call& call, Arguments arguments) {
   HEADWATER_ASSIGN_OR_RETURN(const Text* text, text_of(call, arguments[0]));
-  const auto end =
-      std::find_if(arguments.begin() + 1, arguments.end(), [](const Value& value) { return value.is_missing(); });
-  return format_braces(call, *text, {arguments.begin() + 1, end});
+  return format_braces(call, *text, rest_of(arguments[1]), arguments[2].dict());
 }
 
 Result<Value> get_method(const Call& call, Arguments arguments) {
@@ -163,22 +234,33 @@ std::span<const Builtin> methods() {
       {"capitalize", {""}, 1, case_method<LetterCase::kCapitalized>},
       {"clear", {""}, 1, changing_method},
       {"count", {"", ""}, 2, count_method},
+      {"cycle", {"", "*"}, 1, cycle_method},
       {"endswith", {"", ""}, 2, affix_method<false>},
       {"extend", {"", ""}, 1, changing_method},
-      {"find", {"", ""}, 2, find_method},
-      {"format", {"", "", "", "", "", "", "", ""}, 1, format_method},
+      {"find", {"", ""}, 2, find_method<false, false>},
+      {"format", {"", "*", "**"}, 1, format_method},
       {"get", {"", "", ""}, 2, get_method},
+      {"index", {"", ""}, 2, find_method<false, true>},
       {"insert", {"", "", ""}, 1, changing_method},
+      {"isalnum", {""}, 1, kind_method<is_alphanumeric>},
+      {"isalpha", {""}, 1, kind_method<is_alphabetic>},
+      {"isdecimal", {""}, 1, kind_method<is_decimal>},
+      {"isdigit", {""}, 1, kind_method<is_digit>},
+      {"isspace", {""}, 1, kind_method<is_blank>},
       {"items", {""}, 1, items_method},
       {"join", {"", ""}, 2, join_method},
       {"keys", {""}, 1, side_method<true>},
       {"lower", {""}, 1, case_method<LetterCase::kLower>},
       {"lstrip", {"", ""}, 1, strip_method<true, false>},
+      {"partition", {"", ""}, 2, partition_method<false>},
       {"pop", {"", "", ""}, 1, changing_method},
       {"remove", {"", ""}, 1, changing_method},
       {"removeprefix", {"", ""}, 2, remove_affix_method<true>},
       {"removesuffix", {"", ""}, 2, remove_affix_method<false>},
       {"replace", {"", "", "", ""}, 3, replace_method},
+      {"rfind", {"", ""}, 2, find_method<true, false>},
+      {"rindex", {"", ""}, 2, find_method<true, true>},
+      {"rpartition", {"", ""}, 2, partition_method<true>},
       {"rsplit", {"", "sep", "maxsplit"}, 1, split_method<true>},
       {"rstrip", {"", ""}, 1, strip_method<false, true>},
       {"setdefault", {"", "", ""}, 1, changing_method},

@@ -12,7 +12,7 @@ namespace {
 
 const char* spelling(Operator operation) {
   static constexpr const char* kSpellings[] = {
-      "+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+      "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
   return kSpellings[static_cast<size_t>(operation)];
 }
 
@@ -38,7 +38,31 @@ Result<Value> integer_arithmetic(const Call& call, Operator operation, int64_t a
   }
 }
 
+// By squaring. A negative exponent gives a float.
+Result<Value> integer_power(const Call& call, int64_t base, int64_t exponent) {
+  int64_t result = 1;
+  int64_t square = base;
+  for (int64_t rest = exponent; rest > 0; rest /= 2) {
+    if (rest % 2 == 1 && __builtin_mul_overflow(result, square, &result)) return overflow(call);
+    if (rest > 1 && __builtin_mul_overflow(square, square, &square)) return overflow(call);
+  }
+  return Value::of_int(result);
+}
+
+Result<Value> power(const Call& call, const Number& base, const Number& exponent) {
+  if (base.floating == 0 && exponent.floating < 0) return call.wrong("0 has no negative power");
+  if (!base.is_float && !exponent.is_float && exponent.integer >= 0) {
+    return integer_power(call, base.integer, exponent.integer);
+  }
+  const double result = std::pow(base.floating, exponent.floating);
+  if (!std::isfinite(result) && std::isfinite(base.floating) && std::isfinite(exponent.floating)) {
+    return call.unsupported("a power that is no finite number");
+  }
+  return Value::of_float(result);
+}
+
 Result<Value> number_arithmetic(const Call& call, Operator operation, const Number& a, const Number& b) {
+  if (operation == Operator::kPower) return power(call, a, b);
   const bool divides =
       operation == Operator::kDivide || operation == Operator::kFloorDivide || operation == Operator::kModulo;
   if (divides && b.floating == 0) return call.wrong("division by zero");
@@ -75,6 +99,18 @@ Result<Value> repeat(const Call& call, const Text& text, int64_t count) {
   }
   result.set_safe(text.is_safe());
   return Value::of_text(std::move(result));
+}
+
+Result<Value> repeat(const Call& call, const List& list, int64_t count) {
+  if (list.kind != ListKind::kList && list.kind != ListKind::kTuple) return call.wrong("\"*\" takes a list or a tuple");
+  const uint64_t times = count <= 0 || list.items.empty() ? 0 : static_cast<uint64_t>(count);
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(list.items.size() * sizeof(Value), times, &bytes)) bytes = UINT64_MAX / 2;
+  HEADWATER_RETURN_IF_ERROR(call.build(bytes));
+  HEADWATER_RETURN_IF_ERROR(call.rewrite(bytes));
+  std::vector<Value> items;
+  for (uint64_t i = 0; i < times; ++i) items.insert(items.end(), list.items.begin(), list.items.end());
+  return make_list(call, std::move(items), list.kind);
 }
 
 Result<Value> add_texts(const Call& call, const Text& left, const Text& right) {
@@ -135,10 +171,10 @@ Result<Value> arithmetic(const Call& call, Operator operation, const Value& left
   if (operation == Operator::kMultiply) {
     if (left.text() != nullptr && b && !b->is_float) return repeat(call, *left.text(), b->integer);
     if (right.text() != nullptr && a && !a->is_float) return repeat(call, *right.text(), a->integer);
+    if (left.list() != nullptr && b && !b->is_float) return repeat(call, *left.list(), b->integer);
+    if (right.list() != nullptr && a && !a->is_float) return repeat(call, *right.list(), a->integer);
   }
-  const bool repeats = operation == Operator::kMultiply && (integer_of(left) || integer_of(right));
-  return error_at(call.where, repeats ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument,
-                  "\"{}\" does not take {} and {} here", spelling(operation), left.type_name(), right.type_name());
+  return call.wrong("\"{}\" does not take {} and {} here", spelling(operation), left.type_name(), right.type_name());
 }
 
 Result<Value> negate(const Call& call, const Value& value) {

@@ -39,7 +39,7 @@ class StatementParser {
             {.kind = StatementKind::kData, .where = token.where, .literal = Value::of_text(Text(token.text, true))});
       } else if (token.kind == TokenKind::kVariableBegin) {
         Statement output{.kind = StatementKind::kOutput, .where = token.where};
-        HEADWATER_ASSIGN_OR_RETURN(output.expression, expressions_.parse());
+        HEADWATER_ASSIGN_OR_RETURN(output.expression, expressions_.parse_several());
         HEADWATER_RETURN_IF_ERROR(tokens_.expect(TokenKind::kVariableEnd, "\"}}\""));
         body.push_back(std::move(output));
       } else {
@@ -68,9 +68,11 @@ class StatementParser {
     if (name == "set") return parse_set(where);
     if (name == "macro") return parse_macro(where);
     if (name == "filter") return parse_filter(where);
+    if (name == "with") return parse_with(where);
     if (name == "generation") return parse_generation(where);
     if (name == "break" || name == "continue") return parse_jump(where, name == "break");
-    if (is_among({"elif", "else", "endif", "endfor", "endset", "endmacro", "endfilter", "endgeneration"}, name)) {
+    if (is_among({"elif", "else", "endif", "endfor", "endset", "endmacro", "endfilter", "endwith", "endgeneration"},
+                 name)) {
       return error_at(where, ErrorCode::kInvalidArgument, "\"{}\" has no beginning", name);
     }
     return error_at(where, ErrorCode::kUnsupported, "the statement \"{}\" is not known here", name);
@@ -82,7 +84,7 @@ class StatementParser {
     Statement statement{.kind = StatementKind::kIf, .where = where};
     do {
       Branch branch;
-      HEADWATER_ASSIGN_OR_RETURN(branch.condition, expressions_.parse());
+      HEADWATER_ASSIGN_OR_RETURN(branch.condition, expressions_.parse_several());
       HEADWATER_RETURN_IF_ERROR(end_block());
       HEADWATER_ASSIGN_OR_RETURN(branch.body, parse_body({"elif", "else", "endif"}));
       statement.branches.push_back(std::move(branch));
@@ -112,20 +114,40 @@ class StatementParser {
     return symbol;
   }
 
-  // a, or a, b
-  Status parse_targets(Statement& statement) {
-    do {
-      HEADWATER_ASSIGN_OR_RETURN(const Symbol symbol, parse_name());
-      statement.targets.push_back(symbol);
-    } while (tokens_.take_operator(","));
-    return {};
+  // a, or several: a, (b, c). Only `set` gives values to attributes.
+  Result<Target> parse_target(bool takes_attributes) {
+    HEADWATER_ASSIGN_OR_RETURN(Target first, parse_target_part(takes_attributes));
+    if (!tokens_.is_operator(",")) return first;
+    Target several;
+    several.parts.push_back(std::move(first));
+    while (tokens_.take_operator(",") && !tokens_.is_operator(")")) {
+      HEADWATER_ASSIGN_OR_RETURN(Target next, parse_target_part(takes_attributes));
+      several.parts.push_back(std::move(next));
+    }
+    return several;
+  }
+
+  Result<Target> parse_target_part(bool takes_attributes) {
+    if (tokens_.take_operator("(")) {
+      const TokenStream::Level level(tokens_);
+      HEADWATER_RETURN_IF_ERROR(level.status());
+      HEADWATER_ASSIGN_OR_RETURN(Target inner, parse_target(takes_attributes));
+      HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(")"));
+      return inner;
+    }
+    Target target;
+    HEADWATER_ASSIGN_OR_RETURN(target.symbol, parse_name());
+    if (takes_attributes && tokens_.take_operator(".")) {
+      HEADWATER_ASSIGN_OR_RETURN(target.attribute, tokens_.expect_name());
+    }
+    return target;
   }
 
   Result<Statement> parse_for(Position where) {
     Statement statement{.kind = StatementKind::kFor, .where = where};
-    HEADWATER_RETURN_IF_ERROR(parse_targets(statement));
+    HEADWATER_ASSIGN_OR_RETURN(statement.target, parse_target(false));
     if (!tokens_.take_name("in")) return tokens_.unexpected("\"in\"");
-    HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse_without_condition());
+    HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse_several_without_condition());
     Branch branch;
     if (tokens_.take_name("if")) {
       HEADWATER_ASSIGN_OR_RETURN(branch.condition, expressions_.parse());
@@ -152,12 +174,9 @@ class StatementParser {
 
   Result<Statement> parse_set(Position where) {
     Statement statement{.kind = StatementKind::kSet, .where = where};
-    HEADWATER_RETURN_IF_ERROR(parse_targets(statement));
-    if (statement.targets.size() == 1 && tokens_.take_operator(".")) {
-      HEADWATER_ASSIGN_OR_RETURN(statement.attribute, tokens_.expect_name());
-    }
+    HEADWATER_ASSIGN_OR_RETURN(statement.target, parse_target(true));
     if (tokens_.take_operator("=")) {
-      HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse());
+      HEADWATER_ASSIGN_OR_RETURN(statement.expression, expressions_.parse_several());
       HEADWATER_RETURN_IF_ERROR(end_block());
       return statement;
     }
@@ -176,6 +195,22 @@ class StatementParser {
     return statement;
   }
 
+  // {% with a = 1, b = 2 %}
+  Result<Statement> parse_with(Position where) {
+    Statement statement{.kind = StatementKind::kScope, .where = where};
+    while (!tokens_.is(TokenKind::kBlockEnd)) {
+      if (!statement.parameters.empty()) HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator(","));
+      Parameter parameter;
+      HEADWATER_ASSIGN_OR_RETURN(parameter.symbol, parse_name());
+      HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator("="));
+      HEADWATER_ASSIGN_OR_RETURN(parameter.preset, expressions_.parse());
+      statement.parameters.push_back(std::move(parameter));
+    }
+    HEADWATER_RETURN_IF_ERROR(end_block());
+    HEADWATER_ASSIGN_OR_RETURN(statement.body, parse_block("endwith"));
+    return statement;
+  }
+
   Result<Statement> parse_generation(Position where) {
     Statement statement{.kind = StatementKind::kScope, .where = where};
     HEADWATER_RETURN_IF_ERROR(end_block());
@@ -187,12 +222,17 @@ class StatementParser {
 
   Result<Statement> parse_macro(Position where) {
     Statement statement{.kind = StatementKind::kMacro, .where = where};
-    HEADWATER_ASSIGN_OR_RETURN(const Symbol name, parse_name());
-    statement.targets = {name};
+    HEADWATER_ASSIGN_OR_RETURN(statement.target.symbol, parse_name());
     HEADWATER_RETURN_IF_ERROR(tokens_.expect_operator("("));
     while (!tokens_.take_operator(")")) {
       Parameter parameter;
+      const Position name_where = tokens_.where();
       HEADWATER_ASSIGN_OR_RETURN(parameter.symbol, parse_name());
+      for (const Parameter& other : statement.parameters) {
+        if (other.symbol != parameter.symbol) continue;
+        return error_at(name_where, ErrorCode::kInvalidArgument, "the macro has the parameter \"{}\" twice",
+                        symbols_.name(parameter.symbol));
+      }
       if (tokens_.take_operator("=")) {
         HEADWATER_ASSIGN_OR_RETURN(parameter.preset, expressions_.parse());
       } else if (!statement.parameters.empty() && statement.parameters.back().preset) {

@@ -25,8 +25,9 @@ std::optional<Value> constant(std::string_view name) {
 Result<ExpressionPtr> ExpressionParser::parse_name() {
   const Token& token = tokens_.take();
   if (const std::optional<Value> value = constant(token.text)) return literal(token.where, *value);
-  const bool is_of_macros = token.text == "caller" || token.text == "varargs" || token.text == "kwargs";
-  if (is_of_macros && !declared_.contains(symbols_.of(token.text))) {
+  static constexpr std::string_view kNotKnown[] = {"caller", "varargs", "kwargs", "self", "cycler", "joiner", "lipsum"};
+  const bool is_of_jinja2 = std::find(std::begin(kNotKnown), std::end(kNotKnown), token.text) != std::end(kNotKnown);
+  if (is_of_jinja2 && !declared_.contains(symbols_.of(token.text))) {
     return error_at(token.where, ErrorCode::kUnsupported, "\"{}\" is not known here", token.text);
   }
   return std::make_unique<Expression>(Expression{.kind = ExpressionKind::kName,
@@ -91,23 +92,10 @@ Result<ExpressionPtr> ExpressionParser::parse_dict() {
   return finish(std::move(node));
 }
 
-Result<ExpressionPtr> ExpressionParser::parse_namespace(Position where, std::vector<Argument> arguments) {
-  auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kNamespace, .where = where});
-  for (Argument& argument : arguments) {
-    if (argument.name.empty()) {
-      return error_at(argument.where, ErrorCode::kUnsupported, "namespace() takes only name=value here");
-    }
-    node->names.push_back(argument.name);
-    node->children.push_back(std::move(argument.value));
-  }
-  return finish(std::move(node));
-}
-
 Result<ExpressionPtr> ExpressionParser::parse_call(ExpressionPtr callee) {
   HEADWATER_ASSIGN_OR_RETURN(std::vector<Argument> arguments, parse_arguments());
   const Position where = callee->where;
   const bool is_known = callee->kind != ExpressionKind::kName || declared_.contains(callee->symbol);
-  if (!is_known && symbols_.name(callee->symbol) == "namespace") return parse_namespace(where, std::move(arguments));
   if (!is_known && callee->builtin != nullptr) return bind(where, *callee->builtin, nullptr, std::move(arguments));
   if (!is_known) unknown_.emplace_back(callee->symbol, where);
   auto node = std::make_unique<Expression>(Expression{.kind = ExpressionKind::kCall, .where = where});
@@ -140,6 +128,37 @@ Result<std::vector<ExpressionParser::Argument>> ExpressionParser::parse_argument
   return arguments;
 }
 
+// Where a call of builtin holds an argument; next: the parameter of the next one without a name.
+Result<ExpressionPtr*> ExpressionParser::place_of(const Builtin& builtin, const Argument& argument, size_t& next,
+                                                  Expression& call) {
+  const auto& parameters = builtin.parameters;
+  const std::string_view rest = argument.name.empty() ? "*" : "**";
+  size_t slot = next;
+  if (!argument.name.empty()) {
+    slot = static_cast<size_t>(std::find(parameters.begin(), parameters.end(), argument.name) - parameters.begin());
+    if (slot == parameters.size()) {
+      slot = static_cast<size_t>(std::find(parameters.begin(), parameters.end(), rest) - parameters.begin());
+    }
+  }
+  const bool is_rest = slot < parameters.size() && parameters[slot] == rest;
+  const bool fits =
+      slot < parameters.size() && (is_rest || (!call.children[slot] && !parameters[slot].starts_with('*')));
+  if (!fits) {
+    return error_at(argument.where, ErrorCode::kUnsupported, "\"{}\" has no parameter for this argument", builtin.name);
+  }
+  if (!is_rest) {
+    next += argument.name.empty();
+    return &call.children[slot];
+  }
+  if (!call.children[slot]) {
+    const auto kind = argument.name.empty() ? ExpressionKind::kTuple : ExpressionKind::kDict;
+    call.children[slot] = std::make_unique<Expression>(Expression{.kind = kind, .where = argument.where});
+  }
+  auto& more = call.children[slot]->children;
+  if (!argument.name.empty()) more.push_back(literal(argument.where, Value::of_text(Text(argument.name, true))));
+  return &more.emplace_back();
+}
+
 Result<ExpressionPtr> ExpressionParser::bind(Position where, const Builtin& builtin, ExpressionPtr subject,
                                              std::vector<Argument> arguments) {
   auto node =
@@ -148,16 +167,12 @@ Result<ExpressionPtr> ExpressionParser::bind(Position where, const Builtin& buil
   size_t next = 0;
   if (subject) node->children[next++] = std::move(subject);
   for (Argument& argument : arguments) {
-    size_t slot = next++;
-    if (!argument.name.empty()) {
-      const auto found = std::find(builtin.parameters.begin(), builtin.parameters.end(), argument.name);
-      slot = static_cast<size_t>(found - builtin.parameters.begin());
-    }
-    if (slot >= node->children.size() || node->children[slot]) {
-      return error_at(argument.where, ErrorCode::kUnsupported, "\"{}\" has no parameter for this argument",
-                      builtin.name);
-    }
-    node->children[slot] = std::move(argument.value);
+    HEADWATER_ASSIGN_OR_RETURN(ExpressionPtr * place, place_of(builtin, argument, next, *node));
+    *place = std::move(argument.value);
+  }
+  for (ExpressionPtr& child : node->children) {
+    if (!child) continue;
+    HEADWATER_ASSIGN_OR_RETURN(child, finish(std::move(child)));
   }
   for (size_t i = 0; i < builtin.required; ++i) {
     if (node->children[i]) continue;

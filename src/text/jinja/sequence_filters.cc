@@ -1,7 +1,6 @@
 #include "text/jinja/sequence_filters.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -108,21 +107,21 @@ Result<Items> keys_of(const Call& call, const Items& items, const Value& attribu
 
 // The order of keys; equal ones stay as they stand, also in reverse. kInvalidArgument where two have no order.
 Result<std::vector<size_t>> order_of(const Call& call, const Items& keys, bool reverse) {
-  uint64_t bytes = 0;
-  for (size_t i = 1; i < keys.size(); ++i) HEADWATER_RETURN_IF_ERROR(less(call, keys[0], keys[i]).status());
   for (const Value& key : keys) {
     if (key.floating() != nullptr && std::isnan(*key.floating())) return call.wrong("nan has no order");
-    bytes += 64 + (key.text() == nullptr ? 0 : key.text()->size());
   }
-  HEADWATER_RETURN_IF_ERROR(call.step(bytes * std::bit_width(keys.size())));
   std::vector<size_t> order(keys.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  // The budget is taken already: what each comparison takes here is not counted again.
-  Budget unlimited(UINT64_MAX, UINT64_MAX);
-  const Call free{call.where, unlimited, call.now};
+  Status status;  // of the first comparison that fails; behind it nothing is less
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return reverse ? *less(free, keys[b], keys[a]) : *less(free, keys[a], keys[b]);
+    if (status) status = call.step();
+    const Result<bool> is_less = !status   ? false
+                                 : reverse ? less(call, keys[b], keys[a])
+                                           : less(call, keys[a], keys[b]);
+    if (!is_less) status = is_less.status();
+    return is_less && *is_less;
   });
+  HEADWATER_RETURN_IF_ERROR(status);
   return order;
 }
 
@@ -202,22 +201,41 @@ Result<Value> reverse_filter(const Call& call, Arguments arguments) {
   return make_list(call, std::move(items), is_generator ? ListKind::kList : ListKind::kGenerator);
 }
 
-// A filter or test by its name, with the arguments that stand behind the name; the others are missing.
+// A filter or test by its name, with the arguments that map, select and the like were given behind the name.
 Result<Value> apply_named(const Call& call, const Builtin* builtin, const Value& name, const Value& subject,
-                          Arguments rest) {
+                          Arguments by_place, const Dict* by_name) {
   HEADWATER_RETURN_IF_ERROR(call.step());
   if (builtin == nullptr) {
     return call.unsupported("the filter or test {} is not known here",
                             name.text() == nullptr ? name.type_name() : "\"" + name.text()->bytes() + "\"");
   }
-  Items values = {subject};
-  for (const Value& value : rest) {
-    if (!value.is_missing()) values.push_back(value);
+  Items values(builtin->parameters.size(), Value::missing());
+  values[0] = subject;
+  size_t next = 1;
+  for (; !by_place.empty() && next < values.size() && !builtin->parameters[next].starts_with('*'); ++next) {
+    values[next] = by_place.front();
+    by_place = by_place.subspan(1);
   }
-  if (values.size() < builtin->required || values.size() > builtin->parameters.size()) {
-    return call.wrong("\"{}\" is given {} arguments", builtin->name, values.size() - 1);
+  const auto place = [&](std::string_view parameter) {
+    const auto& all = builtin->parameters;
+    return static_cast<size_t>(std::find(all.begin(), all.end(), parameter) - all.begin());
+  };
+  if (!by_place.empty()) {
+    if (next == values.size() || builtin->parameters[next] != "*") {
+      return call.wrong("\"{}\" is given too many arguments", builtin->name);
+    }
+    HEADWATER_ASSIGN_OR_RETURN(values[next], make_list(call, {by_place.begin(), by_place.end()}, ListKind::kTuple));
   }
-  values.resize(builtin->parameters.size(), Value::missing());
+  for (const auto& [key, value] : by_name == nullptr ? Entries() : by_name->entries) {
+    const size_t slot = place(key.text()->bytes());
+    if (slot == values.size() || !values[slot].is_missing()) {
+      return call.unsupported("\"{}\" has no parameter for the argument {}", builtin->name, key.text()->bytes());
+    }
+    values[slot] = value;
+  }
+  for (size_t i = 0; i < builtin->required; ++i) {
+    if (values[i].is_missing()) return call.wrong("\"{}\" is given too few arguments", builtin->name);
+  }
   return builtin->apply(call, values);
 }
 
@@ -227,33 +245,42 @@ Result<Items> items_if_true(const Call& call, const Value& value) {
   return items_of(call, value);
 }
 
-Result<Value> map_filter(const Call& call, Arguments arguments) {
-  const Value& name = arguments[1];
-  if (name.is_missing() == arguments[4].is_missing()) return call.wrong("map takes a filter or an attribute");
-  const Builtin* filter = name.text() == nullptr ? nullptr : find_filter(name.text()->bytes());
-  HEADWATER_ASSIGN_OR_RETURN(Items items, items_if_true(call, arguments[0]));
+Result<Value> attributes_of(const Call& call, Items items, const Dict& named) {
+  const Value* attribute = named.find("attribute");
+  const Value* otherwise = named.find("default");
+  const size_t known = (attribute != nullptr) + (otherwise != nullptr);
+  if (attribute == nullptr || named.entries.size() > known) return call.wrong("map takes a filter or an attribute");
   for (Value& item : items) {
-    if (name.is_missing()) {
-      HEADWATER_ASSIGN_OR_RETURN(item, part_of(call, item, arguments[4]));
-      if (item.is_undefined() && !arguments[5].is_missing()) item = arguments[5];
-    } else {
-      HEADWATER_ASSIGN_OR_RETURN(item, apply_named(call, filter, name, item, arguments.subspan(2, 2)));
-    }
+    HEADWATER_ASSIGN_OR_RETURN(item, part_of(call, item, *attribute));
+    if (item.is_undefined() && otherwise != nullptr) item = *otherwise;
   }
   return make_list(call, std::move(items), ListKind::kGenerator);
 }
 
-// test: the place of the test's name among the arguments; behind it stands the test's own argument.
-template <bool kKeep, size_t kTest>
+Result<Value> map_filter(const Call& call, Arguments arguments) {
+  const Arguments rest = rest_of(arguments[1]);
+  const Dict* named = arguments[2].dict();
+  HEADWATER_ASSIGN_OR_RETURN(Items items, items_if_true(call, arguments[0]));
+  if (rest.empty()) return attributes_of(call, std::move(items), named == nullptr ? Dict() : *named);
+  const Builtin* filter = rest[0].text() == nullptr ? nullptr : find_filter(rest[0].text()->bytes());
+  for (Value& item : items) {
+    HEADWATER_ASSIGN_OR_RETURN(item, apply_named(call, filter, rest[0], item, rest.subspan(1), named));
+  }
+  return make_list(call, std::move(items), ListKind::kGenerator);
+}
+
+// Behind the attribute, where there is one, stand a test's name and its own arguments.
+template <bool kKeep, bool kOfAttribute>
 Result<Value> select_filter(const Call& call, Arguments arguments) {
-  const Value& name = arguments[kTest];
+  const Arguments rest = rest_of(arguments[kOfAttribute ? 2 : 1]);
+  const Value name = rest.empty() ? Value::missing() : rest[0];
   const Builtin* test = name.text() == nullptr ? nullptr : find_test(name.text()->bytes());
   HEADWATER_ASSIGN_OR_RETURN(const Items items, items_if_true(call, arguments[0]));
   Items result;
   for (const Value& item : items) {
-    HEADWATER_ASSIGN_OR_RETURN(Value subject, part_of(call, item, kTest == 2 ? arguments[1] : Value::missing()));
+    HEADWATER_ASSIGN_OR_RETURN(Value subject, part_of(call, item, kOfAttribute ? arguments[1] : Value::missing()));
     if (!name.is_missing()) {
-      HEADWATER_ASSIGN_OR_RETURN(subject, apply_named(call, test, name, subject, arguments.subspan(kTest + 1)));
+      HEADWATER_ASSIGN_OR_RETURN(subject, apply_named(call, test, name, subject, rest.subspan(1), nullptr));
     }
     if (subject.truth() == kKeep) result.push_back(item);
   }
@@ -313,14 +340,14 @@ std::span<const Builtin> sequence_filters() {
       {"last", {"seq"}, 1, last_filter},
       {"length", {"object"}, 1, length_filter},
       {"list", {"value"}, 1, list_filter},
-      {"map", {"value", "", "", "", "attribute", "default"}, 1, map_filter},
+      {"map", {"value", "*", "**"}, 1, map_filter},
       {"max", {"value", "case_sensitive", "attribute"}, 1, extreme_filter<true>},
       {"min", {"value", "case_sensitive", "attribute"}, 1, extreme_filter<false>},
-      {"reject", {"value", "", ""}, 1, select_filter<false, 1>},
-      {"rejectattr", {"value", "", "", ""}, 2, select_filter<false, 2>},
+      {"reject", {"value", "*"}, 1, select_filter<false, false>},
+      {"rejectattr", {"value", "", "*"}, 2, select_filter<false, true>},
       {"reverse", {"value"}, 1, reverse_filter},
-      {"select", {"value", "", ""}, 1, select_filter<true, 1>},
-      {"selectattr", {"value", "", "", ""}, 2, select_filter<true, 2>},
+      {"select", {"value", "*"}, 1, select_filter<true, false>},
+      {"selectattr", {"value", "", "*"}, 2, select_filter<true, true>},
       {"sort", {"value", "reverse", "case_sensitive", "attribute"}, 1, sort_filter},
       {"sum", {"iterable", "attribute", "start"}, 1, sum_filter},
       {"unique", {"value", "case_sensitive", "attribute"}, 1, unique_filter},

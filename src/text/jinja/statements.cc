@@ -50,11 +50,11 @@ Status Evaluator::run_statement(const Statement& statement) {
     case StatementKind::kMacro:
       HEADWATER_RETURN_IF_ERROR(budget_.build(statement.where, 4096));  // the macro, and the frames that it keeps
       scopes_.keep_current();
-      scopes_.set(statement.targets[0], Value(Value::Held(std::make_shared<const Macro>(
-                                            Macro{.statement = &statement, .frame = scopes_.current()}))));
+      scopes_.set(statement.target.symbol, Value(Value::Held(std::make_shared<const Macro>(
+                                               Macro{.statement = &statement, .frame = scopes_.current()}))));
       return {};
     case StatementKind::kScope:
-      return run_inside(statement.body);
+      return run_scope(statement);
     case StatementKind::kBreak:
       flow_ = Flow::kBreak;
       return {};
@@ -80,6 +80,19 @@ Status Evaluator::run_inside(const Body& body) {
   return status;
 }
 
+// The names of a `with` are its body's; their values are of outside.
+Status Evaluator::run_scope(const Statement& statement) {
+  std::vector<Value> values(statement.parameters.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    HEADWATER_ASSIGN_OR_RETURN(values[i], evaluate(*statement.parameters[i].preset));
+  }
+  Frame* before = scopes_.enter(scopes_.current());
+  for (size_t i = 0; i < values.size(); ++i) scopes_.set(statement.parameters[i].symbol, std::move(values[i]));
+  const Status status = run(statement.body);
+  scopes_.leave(before);
+  return status;
+}
+
 Status Evaluator::write(Position where, const Value& value) {
   HEADWATER_RETURN_IF_ERROR(append_text(at(where), value, *out_));
   if (out_->size() <= output_bytes_max_) return {};
@@ -95,36 +108,39 @@ Result<Text> Evaluator::capture(const Body& body) {
   return text;
 }
 
-Status Evaluator::assign(const Statement& statement, Value value) {
-  if (statement.targets.size() == 1) {
-    scopes_.set(statement.targets[0], std::move(value));
+Status Evaluator::assign(Position where, const Target& target, Value value) {
+  if (!target.attribute.empty()) return set_attribute(where, target, std::move(value));
+  if (target.parts.empty()) {
+    scopes_.set(target.symbol, std::move(value));
     return {};
   }
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> parts, items_of(at(statement.where), value));
-  if (parts.size() != statement.targets.size()) {
-    return at(statement.where).wrong("{} values are unpacked into {} names", parts.size(), statement.targets.size());
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<Value> values, items_of(at(where), value));
+  if (values.size() != target.parts.size()) {
+    return at(where).wrong("{} values are unpacked into {} names", values.size(), target.parts.size());
   }
-  for (size_t i = 0; i < parts.size(); ++i) scopes_.set(statement.targets[i], std::move(parts[i]));
+  for (size_t i = 0; i < values.size(); ++i) {
+    HEADWATER_RETURN_IF_ERROR(assign(where, target.parts[i], std::move(values[i])));
+  }
   return {};
 }
 
-Status Evaluator::set_attribute(const Statement& statement, Value value) {
+Status Evaluator::set_attribute(Position where, const Target& target, Value value) {
   uint64_t scanned_bytes = 0;
-  const Value* object = scopes_.find(statement.targets[0], scanned_bytes);
-  const Call call = at(statement.where);
+  const Value* object = scopes_.find(target.symbol, scanned_bytes);
+  const Call call = at(where);
   if (object == nullptr || object->space() == nullptr) {
-    return call.wrong("\"{}\" is {}; only a namespace takes attributes", template_.symbols.name(statement.targets[0]),
+    return call.wrong("\"{}\" is {}; only a namespace takes attributes", template_.symbols.name(target.symbol),
                       object == nullptr ? "an undefined value" : object->type_name());
   }
   HEADWATER_RETURN_IF_ERROR(check_storable(call, value));
   HEADWATER_RETURN_IF_ERROR(call.step(scanned_bytes + object->space()->attributes.size() * sizeof(Value)));
-  object->space()->set(statement.attribute, std::move(value));
+  object->space()->set(target.attribute, std::move(value));
   return {};
 }
 
 Status Evaluator::run_set(const Statement& statement) {
   HEADWATER_ASSIGN_OR_RETURN(Value value, evaluate(*statement.expression));
-  return statement.attribute.empty() ? assign(statement, std::move(value)) : set_attribute(statement, std::move(value));
+  return assign(statement.where, statement.target, std::move(value));
 }
 
 Status Evaluator::run_block(const Statement& statement) {
@@ -139,7 +155,7 @@ Status Evaluator::run_block(const Statement& statement) {
     HEADWATER_ASSIGN_OR_RETURN(value, evaluate(*statement.expression));
   }
   if (statement.kind == StatementKind::kFilter) return write(statement.where, value);
-  return statement.attribute.empty() ? assign(statement, std::move(value)) : set_attribute(statement, std::move(value));
+  return assign(statement.where, statement.target, std::move(value));
 }
 
 Result<std::vector<Value>> Evaluator::loop_items(const Statement& statement) {
@@ -151,7 +167,7 @@ Result<std::vector<Value>> Evaluator::loop_items(const Statement& statement) {
   for (Value& item : items) {
     Frame* before = scopes_.enter(scopes_.current());
     scopes_.set(kLoopSymbol, Value());  // the loop's own begins only behind the filter
-    Status status = assign(statement, item);
+    Status status = assign(statement.where, statement.target, item);
     Result<Value> condition = status ? evaluate(*filter) : Result<Value>(status);
     scopes_.leave(before);
     if (!condition) return condition.status();
@@ -163,7 +179,7 @@ Result<std::vector<Value>> Evaluator::loop_items(const Statement& statement) {
 // One run of the body.
 Status Evaluator::run_loop(const Statement& statement, Loop& loop, const Value& value, bool& is_completed) {
   scopes_.set(kLoopSymbol, value);
-  HEADWATER_RETURN_IF_ERROR(assign(statement, loop.items[loop.index]));
+  HEADWATER_RETURN_IF_ERROR(assign(statement.where, statement.target, loop.items[loop.index]));
   HEADWATER_RETURN_IF_ERROR(run(statement.branches[0].body));
   is_completed = is_completed || flow_ == Flow::kNext;
   return {};

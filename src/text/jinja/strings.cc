@@ -61,6 +61,23 @@ Result<Value> list_of_ranges(const Call& call, const Text& text, const std::vect
   return make_list(call, std::move(parts));
 }
 
+// Before each character and behind the last: what replacing an empty string does.
+Result<Value> insert_between(const Call& call, const Text& text, const Text& inserted, int64_t count_max) {
+  HEADWATER_RETURN_IF_ERROR(call.rewrite(text.size()));
+  const std::vector<size_t> offsets = character_offsets(text.bytes());
+  Text result;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (count_max != 0) {
+      HEADWATER_RETURN_IF_ERROR(call.build(inserted.footprint()));
+      HEADWATER_RETURN_IF_ERROR(call.rewrite(inserted.size()));
+      result.append(inserted);
+      --count_max;
+    }
+    if (i + 1 < offsets.size()) result.append(text, offsets[i], offsets[i + 1]);
+  }
+  return make_text(call, std::move(result));
+}
+
 }  // namespace
 
 std::vector<size_t> character_offsets(std::string_view text) {
@@ -70,7 +87,8 @@ std::vector<size_t> character_offsets(std::string_view text) {
   return offsets;
 }
 
-Status charge_search(const Call& call, const Text& text, const Text& part) {
+Status charge_search(const Call& call, const Text& text, const Text& part, bool from_right) {
+  if (from_right) HEADWATER_RETURN_IF_ERROR(call.rewrite(text.size()));  // byte by byte
   return call.step(text.size() * (1 + part.size() / 64));
 }
 
@@ -84,7 +102,7 @@ Result<Value> strip_text(const Call& call, const Text& text, const Value& set, b
 }
 
 Result<Value> replace_text(const Call& call, const Text& text, const Text& from, const Text& to, int64_t count_max) {
-  if (from.empty()) return call.unsupported("an empty string cannot be replaced here");
+  if (from.empty()) return insert_between(call, text, to, count_max);
   HEADWATER_RETURN_IF_ERROR(charge_search(call, text, from));
   Text result;
   size_t begin = 0;
@@ -109,28 +127,33 @@ Result<Value> split_text(const Call& call, const Text& text, const Value& separa
   if (separator.text() == nullptr || separator.text()->empty()) {
     return call.wrong("split() needs a separator that is not empty");
   }
-  HEADWATER_RETURN_IF_ERROR(charge_search(call, text, *separator.text()));
+  HEADWATER_RETURN_IF_ERROR(charge_search(call, text, *separator.text(), from_right));
   return list_of_ranges(call, text, between(text.bytes(), separator.text()->bytes(), count_max, from_right));
 }
 
-Result<Value> split_lines(const Call& call, const Text& text, bool keep_ends) {
-  HEADWATER_RETURN_IF_ERROR(call.step(text.size()));
-  std::vector<Range> lines;
-  const std::string_view bytes = text.bytes();
+std::vector<Line> lines_of(std::string_view text) {
+  std::vector<Line> lines;
   size_t begin = 0;
-  for (size_t at = 0; at < bytes.size();) {
-    const Utf8Character character = first_character(bytes.substr(at));
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Character character = first_character(text.substr(at));
     const char32_t c = character.code_point;
     const bool is_end = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
-    const size_t next = at + character.bytes + (bytes.substr(at).starts_with("\r\n") ? 1 : 0);
+    const size_t next = at + character.bytes + (text.substr(at).starts_with("\r\n") ? 1 : 0);
     if (is_end) {
-      lines.push_back({begin, keep_ends ? next : at});
+      lines.push_back({begin, at, next});
       begin = next;
     }
     at = is_end ? next : at + character.bytes;
   }
-  if (begin < bytes.size()) lines.push_back({begin, bytes.size()});
-  return list_of_ranges(call, text, lines);
+  if (begin < text.size()) lines.push_back({begin, text.size(), text.size()});
+  return lines;
+}
+
+Result<Value> split_lines(const Call& call, const Text& text, bool keep_ends) {
+  HEADWATER_RETURN_IF_ERROR(call.step(text.size()));
+  std::vector<Range> ranges;
+  for (const Line& line : lines_of(text.bytes())) ranges.push_back({line.begin, keep_ends ? line.next : line.end});
+  return list_of_ranges(call, text, ranges);
 }
 
 Result<bool> contains_text(const Call& call, const Text& text, const Text& part) {

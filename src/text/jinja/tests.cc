@@ -72,14 +72,20 @@ Result<Value> parity_test(const Call& call, Arguments arguments) {
   return Value::of_bool(number && number->floating == kRest);
 }
 
+// Whether both are one object of Python's, where that can be told: equal numbers and strings may be one object or two.
 Result<Value> same_test(const Call& call, Arguments arguments) {
-  for (const Value& value : arguments) {
-    if (!is_boolean(value) && !value.is_none()) {
-      return call.unsupported("sameas knows true, false and none here, not {}", value.type_name());
-    }
-  }
-  if (is_boolean(arguments[0]) != is_boolean(arguments[1])) return Value::of_bool(false);
-  return comparison<Operator::kEqual>(call, arguments);
+  const Value& value = arguments[0];
+  const Value& other = arguments[1];
+  if (value.is_same_object(other)) return Value::of_bool(true);
+  const bool is_singleton = is_boolean(value) || value.is_none() || is_boolean(other) || other.is_none();
+  const bool is_mutable = value.list() != nullptr ? value.list()->kind != ListKind::kTuple : value.dict() != nullptr;
+  if (value.type_name() != other.type_name() || is_mutable) return Value::of_bool(false);
+  HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, value, other));
+  if (!same || is_singleton) return Value::of_bool(same);
+  const int64_t* integer = value.integer();
+  if (integer != nullptr && *integer >= -5 && *integer <= 256) return Value::of_bool(true);  // Python keeps one of each
+  return call.unsupported("whether equal values, here {}, are one object is not known here; use \"==\"",
+                          value.type_name());
 }
 
 }  // namespace

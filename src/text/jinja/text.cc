@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/core.h"
+
 namespace headwater::text::jinja {
 namespace {
 
@@ -30,9 +32,17 @@ void Text::mark(bool owned) {
   }
 }
 
+std::vector<Text::Run>::const_iterator Text::run_of(size_t at) const {
+  return std::upper_bound(runs_.begin(), runs_.end(), at, [](size_t byte, const Run& run) { return byte < run.end; });
+}
+
+bool Text::is_owned(size_t at) const {
+  check(at < bytes_.size(), "a byte of a text is behind its end");
+  return run_of(at)->owned;
+}
+
 void Text::append(const Text& other, size_t begin, size_t end) {
-  const auto ends_behind = [](size_t at, const Run& run) { return at < run.end; };
-  auto run = std::upper_bound(other.runs_.begin(), other.runs_.end(), begin, ends_behind);
+  auto run = other.run_of(begin);
   for (size_t at = begin; at < end; ++run) {
     const size_t stop = std::min(end, run->end);
     append(std::string_view(other.bytes_).substr(at, stop - at), run->owned);

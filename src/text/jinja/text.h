@@ -30,6 +30,7 @@ class Text {
   const std::vector<Run>& runs() const { return runs_; }  // neighbours differ in ownership; none is empty
   // Bytes of memory as a value of its own; generous, since small values take more time than memory.
   size_t footprint() const { return 384 + bytes_.size() + runs_.size() * sizeof(Run); }
+  bool is_owned(size_t at) const;  // the byte there
   bool is_safe() const { return is_safe_; }
   void set_safe(bool is_safe) { is_safe_ = is_safe; }
 
@@ -43,6 +44,7 @@ class Text {
 
  private:
   void mark(bool owned);  // what bytes_ has behind the last run
+  std::vector<Run>::const_iterator run_of(size_t at) const;
 
   std::string bytes_;
   std::vector<Run> runs_;

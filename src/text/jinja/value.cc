@@ -38,6 +38,9 @@ bool same_keys(const Value& a, const Value& b) {
 
 Result<bool> equal_lists(const Call& call, const List& left, const List& right) {
   if (&left == &right) return true;
+  if (left.kind == ListKind::kView && right.kind == ListKind::kView) {
+    return call.unsupported("the keys, values or items of two mappings are compared; use the filter \"list\"");
+  }
   if (left.kind != right.kind || !left.has_places() || left.items.size() != right.items.size()) return false;
   for (size_t i = 0; i < left.items.size(); ++i) {
     HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, left.items[i], right.items[i]));
@@ -58,7 +61,35 @@ Result<bool> equal_dicts(const Call& call, const Dict& left, const Dict& right) 
   return true;
 }
 
+// The first items that differ decide, otherwise the lengths.
+Result<bool> less_lists(const Call& call, const List& left, const List& right) {
+  for (size_t i = 0; i < std::min(left.items.size(), right.items.size()); ++i) {
+    HEADWATER_ASSIGN_OR_RETURN(const bool same, equal(call, left.items[i], right.items[i]));
+    if (!same) return less(call, left.items[i], right.items[i]);
+  }
+  return left.items.size() < right.items.size();
+}
+
+bool have_order(const List* left, const List* right) {
+  return left != nullptr && right != nullptr && left->kind == right->kind &&
+         (left->kind == ListKind::kList || left->kind == ListKind::kTuple);
+}
+
 }  // namespace
+
+bool Value::is_same_object(const Value& other) const {
+  return std::visit(
+      [](const auto& left, const auto& right) {
+        if constexpr (!std::is_same_v<decltype(left), decltype(right)>) {
+          return false;
+        } else if constexpr (requires { *left; }) {
+          return left == right;
+        } else {
+          return false;
+        }
+      },
+      held_, other.held_);
+}
 
 bool Value::truth() const {
   if (const bool* value = boolean()) return *value;
@@ -193,6 +224,7 @@ Result<bool> less(const Call& call, const Value& left, const Value& right) {
   const auto a = number_of(left);
   const auto b = number_of(right);
   if (a && b) return a->is_float || b->is_float ? a->floating < b->floating : a->integer < b->integer;
+  if (have_order(left.list(), right.list())) return less_lists(call, *left.list(), *right.list());
   if (left.text() == nullptr || right.text() == nullptr) {
     return call.wrong("{} and {} have no order", left.type_name(), right.type_name());
   }

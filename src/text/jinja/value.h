@@ -60,8 +60,9 @@ class Value {
   const Macro* macro() const { return pointee<std::shared_ptr<const Macro>>(); }
   bool is_callable() const { return macro() != nullptr || std::holds_alternative<const Builtin*>(held_); }
 
-  bool truth() const;             // Python's bool()
-  const char* type_name() const;  // for messages: "a string"
+  bool is_same_object(const Value& other) const;  // true only where both share what they point to
+  bool truth() const;                             // Python's bool()
+  const char* type_name() const;                  // for messages: "a string"
 
  private:
   template <typename T>
@@ -133,7 +134,7 @@ Status check_storable(const Call& call, const Value& value);
 
 // Python's ==. Comparing costs steps.
 Result<bool> equal(const Call& call, const Value& left, const Value& right);
-// Python's <: numbers with numbers, strings with strings; kInvalidArgument otherwise.
+// Python's <: numbers with numbers, strings with strings, lists with lists; kInvalidArgument otherwise.
 Result<bool> less(const Call& call, const Value& left, const Value& right);
 
 }  // namespace headwater::text::jinja

@@ -174,13 +174,13 @@ class JsonWriter {
   void new_line(size_t level) {
     if (!style_.indent) return;
     out_.append("\n", true);
-    for (size_t i = 0; i < level; ++i) out_.append(*style_.indent, true);
+    for (size_t i = 0; i < level; ++i) out_.append(*style_.indent);
   }
 
   Status write_list(const List& list, size_t level) {
     out_.append("[", true);
     for (size_t i = 0; i < list.items.size(); ++i) {
-      if (i > 0) out_.append(style_.item_separator, true);
+      if (i > 0) out_.append(style_.item_separator);
       new_line(level + 1);
       HEADWATER_RETURN_IF_ERROR(write(list.items[i], level + 1));
     }
@@ -203,11 +203,11 @@ class JsonWriter {
     const Entries& entries = style_.sort_keys ? sorted : dict.entries;
     out_.append("{", true);
     for (const auto& entry : entries) {
-      if (&entry != &entries.front()) out_.append(style_.item_separator, true);
+      if (&entry != &entries.front()) out_.append(style_.item_separator);
       new_line(level + 1);
       const auto scalar = json_scalar(entry.first);
       append_json_string(scalar ? Text(*scalar, true) : *entry.first.text(), style_.ensure_ascii, out_);
-      out_.append(style_.key_separator, true);
+      out_.append(style_.key_separator);
       HEADWATER_RETURN_IF_ERROR(write(entry.second, level + 1));
     }
     if (!entries.empty()) new_line(level);
@@ -248,6 +248,12 @@ Result<Text> to_text(const Call& call, const Value& value) {
   if (value.text() != nullptr) return *value.text();
   Text out;
   HEADWATER_RETURN_IF_ERROR(append_text(call, value, out));
+  return out;
+}
+
+Result<Text> to_repr(const Call& call, const Value& value) {
+  Text out;
+  HEADWATER_RETURN_IF_ERROR(ReprWriter(call, out).write(value));
   return out;
 }
 
