@@ -47,6 +47,8 @@ void add_runtime_options(CLI::App& app, RuntimeOptions& options) {
       ->envname("HEADWATER_GPU_MEMORY_UTILIZATION")
       ->check(CLI::Range(0.01, 1.0));
   add_costs_option(app, options.costs);
+  app.add_option("--chat-template", options.chat_template, "Jinja file to use instead of the model's")
+      ->envname("HEADWATER_CHAT_TEMPLATE");
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->envname("HEADWATER_LOG_LEVEL")
       ->capture_default_str();
@@ -61,7 +63,7 @@ ops::BackendConfig backend_config(const RuntimeOptions& options) {
 void add_sampling_options(CLI::App& app, engine::SamplingParams& sampling) {
   app.add_option("-n,--max-tokens", sampling.tokens_max, "tokens of an answer, at most")
       ->envname("HEADWATER_MAX_TOKENS")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1u, UINT32_MAX))
       ->capture_default_str();
   app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
       ->envname("HEADWATER_TEMPERATURE")

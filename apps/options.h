@@ -21,6 +21,7 @@ struct RuntimeOptions {
   std::string costs = "auto";                    // auto, none or a file of `headwater tune`
   bool invariant = false;                        // ops::BackendConfig
   std::optional<double> gpu_memory_utilization;  // none: what ops::BackendConfig has
+  std::string chat_template;                     // a Jinja file; "": the model's own
   std::string log_level = "warn";
 };
 

@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 
 #include "apps/costs_file.h"
 #include "backend/registry/registry.h"
@@ -41,6 +43,26 @@ Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const s
   if (options.load_format != "dummy") return model::Checkpoint::open(path);
   HEADWATER_ASSIGN_OR_RETURN(const DType dtype, parse_weight_type(options.dummy_dtype));
   return model::open_with_random_weights(path, dtype);
+}
+
+Result<text::ChatTemplate> read_chat_template(const std::string& path, const text::Tokenizer& tokenizer) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream source;
+  if (!file || !(source << file.rdbuf())) return error(ErrorCode::kNotFound, "cannot be read, or is empty");
+  return text::ChatTemplate::parse(source.str(), std::string(tokenizer.bytes_of(tokenizer.bos())),
+                                   std::string(tokenizer.bytes_of(tokenizer.eos())));
+}
+
+// That of a file where one is named, otherwise the model's; null where it has none.
+Result<std::unique_ptr<text::ChatTemplate>> open_chat_template(const std::string& path,
+                                                               const model::Checkpoint& checkpoint,
+                                                               const text::Tokenizer& tokenizer) {
+  auto opened = path.empty() ? text::ChatTemplate::create(checkpoint, tokenizer) : read_chat_template(path, tokenizer);
+  if (opened) return std::make_unique<text::ChatTemplate>(std::move(opened).value());
+  const Status& status = opened.status();
+  if (!path.empty()) return error(status.code(), "--chat-template {}: {}", path, status.message());
+  if (status.code() == ErrorCode::kNotFound) return std::unique_ptr<text::ChatTemplate>();
+  return error(status.code(), "{}; a template that works is given by --chat-template FILE", status.message());
 }
 
 }  // namespace
@@ -86,12 +108,8 @@ Result<Runtime> Runtime::load(const RuntimeOptions& options, const WrapBackend& 
   HEADWATER_ASSIGN_OR_RETURN(const model::ModelShape shape, model::read_shape(*runtime.checkpoint));
   HEADWATER_RETURN_IF_ERROR(check_vocabulary(*tokenizer, shape, is_of_bytes));
   runtime.tokenizer = std::make_unique<text::Tokenizer>(std::move(tokenizer).value());
-  auto chat_template = text::ChatTemplate::create(*runtime.checkpoint, *runtime.tokenizer);
-  if (chat_template) {
-    runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template).value());
-  } else if (chat_template.status().code() != ErrorCode::kNotFound) {
-    return chat_template.status();
-  }
+  HEADWATER_ASSIGN_OR_RETURN(runtime.chat_template,
+                             open_chat_template(options.chat_template, *runtime.checkpoint, *runtime.tokenizer));
   const bool terminal = isatty(STDERR_FILENO) != 0;
   HEADWATER_ASSIGN_OR_RETURN(
       runtime.model, model::load_model(*runtime.checkpoint, *runtime.backend, terminal ? show_progress : nullptr));

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 #include <thread>
 
 #include "apps/commands.h"
@@ -24,7 +23,7 @@ struct ServeOptions {
   RuntimeOptions runtime;
   EngineOptions engine;
   std::vector<std::string> names, keys;
-  std::string host = "127.0.0.1", key_file, certificate, key, chat_template;
+  std::string host = "127.0.0.1", key_file, certificate, key;
   uint16_t port = 8000;
   bool allow_remote = false, salt_per_key = false, old_metric_names = false;
   uint32_t queued_requests = 512, queued_tokens = 4u << 20, connections = 1024;
@@ -110,27 +109,8 @@ struct Loaded {
   server::openai::ServedModel served;
 };
 
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return error(ErrorCode::kNotFound, "--chat-template {}: cannot be read, or is empty", path);
-  }
-  return text.str();
-}
-
 // Whether the template marks thinking in a way that can be separated.
-Result<bool> use_chat_template(const ServeOptions& options, Runtime& runtime) {
-  if (!options.chat_template.empty()) {
-    HEADWATER_ASSIGN_OR_RETURN(const std::string source, read_text(options.chat_template));
-    const text::Tokenizer& tokenizer = *runtime.tokenizer;
-    auto parsed = text::ChatTemplate::parse(source, std::string(tokenizer.bytes_of(tokenizer.bos())),
-                                            std::string(tokenizer.bytes_of(tokenizer.eos())));
-    if (!parsed) {
-      return error(parsed.status().code(), "--chat-template {}: {}", options.chat_template, parsed.status().message());
-    }
-    runtime.chat_template = std::make_unique<text::ChatTemplate>(std::move(*parsed));
-  }
+bool separates_thinking(const Runtime& runtime) {
   const auto mentions = [&](const char* text) {
     return runtime.chat_template != nullptr && runtime.chat_template->mentions(text);
   };
@@ -150,13 +130,12 @@ Status load(const ServeOptions& options, const engine::EngineConfig& config, Loa
   const engine::Engine& engine = *loaded.handle.engine;
   const kv::CacheConfig& pool = engine.cache().config();
   const uint64_t pool_tokens = uint64_t{pool.pages} * pool.page_size;
-  HEADWATER_ASSIGN_OR_RETURN(const bool reasoning, use_chat_template(options, loaded.runtime));
   server::openai::ServedModel& served = loaded.served;
   served =
       served_model(loaded.runtime, static_cast<uint32_t>(std::min<uint64_t>(engine.config().context_max, pool_tokens)));
   served.names = options.names;
   if (served.names.empty()) served.names = {std::filesystem::path(loaded.runtime.path).stem().string()};
-  served.reasoning = reasoning;
+  served.reasoning = separates_thinking(loaded.runtime);
   if (served.context_max < engine.config().context_max) {
     fmt::print(stderr,
                "warning: the KV pool holds {} tokens, less than the context of {}, so a request may have {}; raise "
@@ -225,7 +204,7 @@ void add_serve(CLI::App& app, std::function<Status()>& run) {
   add_runtime_options(*command, options->runtime);
   add_engine_options(*command, options->engine);
   add("--host", options->host, "address to listen on", "HEADWATER_HOST");
-  add("--port", options->port, "0: any free one", "HEADWATER_PORT");
+  add("--port", options->port, "0: any free one", "HEADWATER_PORT")->check(CLI::Range(0, 65535));
   add_flag("--allow-remote", options->allow_remote, "--host may be reached from other machines",
            "HEADWATER_ALLOW_REMOTE");
   add("--served-model-name", options->names, "what requests call the model (default: the file's name)",
@@ -238,12 +217,11 @@ void add_serve(CLI::App& app, std::function<Status()>& run) {
   CLI::Option* key = add("--ssl-keyfile", options->key, "its PEM key", "HEADWATER_SSL_KEYFILE");
   certificate->needs(key);
   key->needs(certificate);
-  add("--chat-template", options->chat_template, "Jinja file to use instead of the model's", "HEADWATER_CHAT_TEMPLATE");
   add("--max-queued-requests", options->queued_requests, "one more gets 429", "HEADWATER_MAX_QUEUED_REQUESTS")
       ->check(CLI::Range(1u, 1u << 20));
   add("--max-queued-tokens", options->queued_tokens, "prompt tokens waiting; more get 429",
       "HEADWATER_MAX_QUEUED_TOKENS")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1u, UINT32_MAX));
   add("--max-connections", options->connections, "one more closes the longest idle one, or gets 503",
       "HEADWATER_MAX_CONNECTIONS")
       ->check(CLI::Range(1u, 1u << 20));

@@ -81,8 +81,8 @@ std::vector<TemplateSegment> segments_of(const jinja::Text& text) {
 
 Result<jinja::Template> parse_source(std::string_view source, const TemplateLimits& limits) {
   if (source.size() > limits.source_bytes) {
-    return error(ErrorCode::kExhausted, "the chat template has {} bytes; at most {} are read", source.size(),
-                 limits.source_bytes);
+    return error(ErrorCode::kExhausted, "the chat template has {} bytes; at most {} are read: give a shorter one",
+                 source.size(), limits.source_bytes);
   }
   if (!is_valid_utf8(source)) return error(ErrorCode::kInvalidArgument, "the chat template is not valid UTF-8");
   return jinja::parse_template(source, limits.depth);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ctime>
+#include <string_view>
 
 #include "text/jinja/position.h"
 
@@ -10,6 +11,9 @@ namespace headwater::text::jinja {
 
 class Budget {
  public:
+  // What helps where a limit is reached: a part of messages.
+  static constexpr std::string_view kRemedy = "send less text, or use a template that does less";
+
   Budget(uint64_t steps, uint64_t memory_bytes)
       : steps_(steps), steps_max_(steps), memory_(memory_bytes), memory_max_(memory_bytes) {}
 
@@ -17,7 +21,7 @@ class Budget {
   Status step(Position where, uint64_t scanned_bytes = 0) {
     const uint64_t cost = 1 + scanned_bytes / 64;
     if (cost > steps_) {
-      return error_at(where, ErrorCode::kExhausted, "the template takes more than {} steps", steps_max_);
+      return error_at(where, ErrorCode::kExhausted, "the template takes more than {} steps; {}", steps_max_, kRemedy);
     }
     steps_ -= cost;
     return {};
@@ -25,7 +29,8 @@ class Budget {
 
   Status build(Position where, uint64_t bytes) {
     if (bytes > memory_) {
-      return error_at(where, ErrorCode::kExhausted, "the template builds more than {} bytes of values", memory_max_);
+      return error_at(where, ErrorCode::kExhausted, "the template builds more than {} bytes of values; {}", memory_max_,
+                      kRemedy);
     }
     memory_ -= bytes;
     return {};

@@ -25,7 +25,8 @@ Result<Value> range_function(const Call& call, Arguments arguments) {
   std::vector<Value> items;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
     HEADWATER_RETURN_IF_ERROR(call.step());
-    if (items.size() == kItemsMax) return call.wrong("range() of more than {} numbers", kItemsMax);
+    if (items.size() == kItemsMax)
+      return call.wrong("range() of more than {} numbers, the most that jinja2 allows too", kItemsMax);
     items.push_back(Value::of_int(i));
     if (__builtin_add_overflow(i, step, &i)) break;
   }

@@ -37,7 +37,8 @@ Result<Value> convert_object(const Call& call, const boost::json::object& object
 Result<Value> convert(const Call& call, const json::Value& json, size_t depth) {
   HEADWATER_RETURN_IF_ERROR(call.step());
   if (depth > kDepthMax)
-    return error(ErrorCode::kExhausted, "JSON for the chat template nests more than {} deep", kDepthMax);
+    return error(ErrorCode::kExhausted, "JSON for the chat template nests more than {} deep; send it flatter",
+                 kDepthMax);
   switch (json.kind()) {
     case boost::json::kind::null:
       return Value::none();

@@ -8,7 +8,8 @@ namespace headwater::text::jinja {
 
 Status Evaluator::enter(Position where) {
   if (depth_ == kDepthMax) {
-    return error_at(where, ErrorCode::kExhausted, "the template's macros call each other more than {} levels deep",
+    return error_at(where, ErrorCode::kExhausted,
+                    "the template's macros call each other more than {} levels deep; use a template that recurs less",
                     kDepthMax);
   }
   ++depth_;
@@ -96,7 +97,8 @@ Status Evaluator::run_scope(const Statement& statement) {
 Status Evaluator::write(Position where, const Value& value) {
   HEADWATER_RETURN_IF_ERROR(append_text(at(where), value, *out_));
   if (out_->size() <= output_bytes_max_) return {};
-  return error_at(where, ErrorCode::kExhausted, "the template writes more than {} bytes", output_bytes_max_);
+  return error_at(where, ErrorCode::kExhausted, "the template writes more than {} bytes; {}", output_bytes_max_,
+                  Budget::kRemedy);
 }
 
 Result<Text> Evaluator::capture(const Body& body) {

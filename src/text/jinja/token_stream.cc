@@ -43,7 +43,8 @@ Result<std::string> TokenStream::expect_name() {
 
 Status TokenStream::check_depth(uint32_t depth, Position where) const {
   if (depth <= depth_max_) return {};
-  return error_at(where, ErrorCode::kExhausted, "the template nests more than {} levels deep", depth_max_);
+  return error_at(where, ErrorCode::kExhausted,
+                  "the template nests more than {} levels deep; give parts of it names with set or macro", depth_max_);
 }
 
 }  // namespace headwater::text::jinja

@@ -16,7 +16,8 @@ uint32_t nesting_of(const Value& value) {
 
 Status check_nesting(const Call& call, uint32_t nesting) {
   if (nesting <= kNestingMax) return {};
-  return error_at(call.where, ErrorCode::kExhausted, "lists and dicts nest more than {} deep", kNestingMax);
+  return error_at(call.where, ErrorCode::kExhausted, "lists and dicts nest more than {} deep; send flatter messages",
+                  kNestingMax);
 }
 
 bool is_key(const Value& value) {
