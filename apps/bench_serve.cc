@@ -151,7 +151,7 @@ void add_workload_options(CLI::App& c, serve::ServeBenchOptions& bench) {
       ->capture_default_str();
   c.add_option("--requests", bench.requests, "of a level (0: 4 a client)")->capture_default_str();
   c.add_option("--request-rate", bench.load.request_rate, "arrivals/s, Poisson, instead of clients that wait")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-3, 1e6));
   c.add_option("--cancel-fraction", bench.load.cancel_fraction, "clients that vanish at a random point")
       ->check(CLI::Range(0.0, 1.0));
   c.add_option("--slow-readers", bench.load.slow_readers, "more clients, that stop reading")
@@ -175,7 +175,7 @@ void add_bench_serve(CLI::App& bench, std::function<Status()>& run) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   c->add_option("--warm-up", o->bench.warm_up, "requests to each arm first, not counted")->capture_default_str();
-  c->add_option("--timeout", o->timeout_s, "seconds of a request")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--timeout", o->timeout_s, "seconds of a request")->check(CLI::Range(1, 86400))->capture_default_str();
   c->add_flag("--metrics", o->bench.metrics, "read /metrics around each level (with --arms always)");
   c->add_option("--json", o->json, "JSON lines to this file; - for stdout");
   add_runtime_options(*c, o->runtime);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -35,6 +36,10 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
   std::ifstream file;
   if (options.prompts_file != "-") {
     file.open(options.prompts_file);
+    if (std::filesystem::is_directory(options.prompts_file)) {
+      return error(ErrorCode::kInvalidArgument, "--prompts-file {} is a folder; give a file of JSON lines",
+                   options.prompts_file);
+    }
     if (!file) return error(ErrorCode::kNotFound, "--prompts-file {}: cannot be read", options.prompts_file);
   }
   const server::openai::ServedModel served = served_model(runtime, options.engine.max_model_len);

@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/foreign_flags.h"
+#include "apps/usage_error.h"
 #include "core/shown.h"
 #include "model/file_signals.h"
 
@@ -57,7 +58,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : 2;
+    if (problem.get_exit_code() == 0) return app.exit(problem);  // --help, --version
+    std::fprintf(stderr, "headwater: %s\n", printable(headwater::apps::explain_usage_error(app, problem)).c_str());
+    return 2;
   }
   headwater::Status status = run();
   std::cout.flush();

@@ -25,7 +25,14 @@ done
 
 model=models/SmolLM2-135M-Instruct.Q4_1.gguf
 expect "version" 0 "^[0-9]+\.[0-9]+" "$program" --version
-expect "no command" 2 "subcommand" "$program"
+expect "no command" 2 "needs a command: serve, " "$program"
+expect "a command with a slip" 2 "headwater: .*did you mean serve" "$program" sevre
+expect "a command of a command with a slip" 2 "did you mean attention" "$program" bench atention
+expect "a flag with a slip" 2 "did you mean --max-tokens" "$program" generate --max-tokns 3 hi
+expect "a prompt without quotes" 2 "quotes" "$program" generate why do rivers meander
+expect "a number below its limit" 2 "not in range 1 to" "$program" generate -n -3 hi
+expect "a port that is none" 2 "99999 not in range 0 to 65535" "$program" serve --port 99999
+expect "a folder of prompts" 2 "is a folder; give a file of JSON lines" "$program" generate --prompts-file "$work"
 expect "inspect" 0 "llama.*30 layers" "$program" inspect $model
 expect "inspect names the tokenizer" 0 "byte-level BPE, 49152 tokens, 48900 merges, pre-tokeniser smollm, 17 added" "$program" inspect $model
 expect "inspect names the chat template" 0 "^  368 bytes" "$program" inspect $model
