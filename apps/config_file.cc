@@ -23,8 +23,7 @@ Status apply(CLI::App& command, const std::string& path, const YAML::Node& key, 
     const std::string flag = "--" + name;
     const char* const typed = flag.c_str();
     if (const auto answer = answer_foreign_flag({&typed, 1})) return wrong(path, key.Mark(), *answer);
-    return wrong(path, key.Mark(),
-                 fmt::format("'{}' is no flag of headwater {}; see --help", name, command.get_name()));
+    return wrong(path, key.Mark(), fmt::format("'{}' is no flag of headwater {}", name, command.get_name()));
   }
   if (option->count() > 0) return {};  // typed, or set in the environment
   try {

@@ -112,7 +112,11 @@ void print_report(const Runtime& runtime, const DemoReport& report, const std::v
                100 * report.attention_ratio / report.bound_ratio);
   }
   if (on.steady_nested_steps == 0) {
-    fmt::print("\nauto attended nothing once: {}", attention::to_string(on.last_steady.reason()));
+    const attention::NotShared reason = on.last_steady.reason();
+    fmt::print("\nauto attended nothing once: {}", attention::to_string(reason));
+    if (reason == attention::NotShared::kBelowCost) {
+      fmt::print(", since by its costs that is not faster on this machine; headwater tune measures them");
+    }
   }
   fmt::print("\ntexts of both arms, {} chats, token for token: {}\n", report.chats,
              report.texts_equal ? "equal" : "DIFFERENT");

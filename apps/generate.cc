@@ -48,8 +48,11 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    HEADWATER_ASSIGN_OR_RETURN(PromptRequest prompt, parse_prompt_line(line, number, options.sampling, served));
-    prompts.push_back(std::move(prompt));
+    Result<PromptRequest> prompt = parse_prompt_line(line, number, options.sampling, served);
+    if (!prompt) {
+      return error(prompt.status().code(), "--prompts-file {}, {}", options.prompts_file, prompt.status().message());
+    }
+    prompts.push_back(std::move(*prompt));
   }
   if (prompts.empty()) return error(ErrorCode::kInvalidArgument, "{} holds no prompt", options.prompts_file);
   return prompts;

@@ -32,8 +32,9 @@ TEST(UsageError, NamesTheNearestCommandOrAll) {
   EXPECT_EQ(error_of("genrate hi"),
             "\"genrate\" is no command of \"headwater\"; did you mean generate? The commands are generate, bench");
   EXPECT_THAT(error_of("bnech"), HasSubstr("did you mean bench?"));
-  EXPECT_EQ(error_of("bench atention"), "\"atention\" is no command of \"headwater bench\"; did you mean attention? The "
-                                        "commands are attention, plan");
+  EXPECT_EQ(error_of("bench atention"),
+            "\"atention\" is no command of \"headwater bench\"; did you mean attention? The "
+            "commands are attention, plan");
   EXPECT_EQ(error_of("help"), "\"help\" is no command of \"headwater\". The commands are generate, bench");
   EXPECT_EQ(error_of("help bench plan"), error_of("help"));
   EXPECT_EQ(error_of(""), "\"headwater\" needs a command: generate, bench");
@@ -41,8 +42,9 @@ TEST(UsageError, NamesTheNearestCommandOrAll) {
 }
 
 TEST(UsageError, NamesTheNearestFlag) {
-  EXPECT_EQ(error_of("generate --max-tokns 3 hi"),
-            "--max-tokns is no flag of \"headwater generate\"; did you mean --max-tokens? See headwater generate --help");
+  EXPECT_EQ(
+      error_of("generate --max-tokns 3 hi"),
+      "--max-tokns is no flag of \"headwater generate\"; did you mean --max-tokens? See headwater generate --help");
   EXPECT_EQ(error_of("generate --frobnicate=3"),
             "--frobnicate is no flag of \"headwater generate\". See headwater generate --help");
 }

@@ -32,6 +32,8 @@ expect "a flag with a slip" 2 "did you mean --max-tokens" "$program" generate --
 expect "a prompt without quotes" 2 "quotes" "$program" generate why do rivers meander
 expect "a number below its limit" 2 "not in range 1 to" "$program" generate -n -3 hi
 expect "a port that is none" 2 "99999 not in range 0 to 65535" "$program" serve --port 99999
+echo hello > "$work/hello.jsonl"
+expect "prompts that are no JSON" 2 "--prompts-file .*hello.jsonl, line 1: not a JSON object" "$program" generate --prompts-file "$work/hello.jsonl"
 expect "a folder of prompts" 2 "is a folder; give a file of JSON lines" "$program" generate --prompts-file "$work"
 expect "inspect" 0 "llama.*30 layers" "$program" inspect $model
 expect "inspect names the tokenizer" 0 "byte-level BPE, 49152 tokens, 48900 merges, pre-tokeniser smollm, 17 added" "$program" inspect $model
