@@ -9,6 +9,7 @@
 #include "model/file_signals.h"
 #include "model/model.h"
 #include "model/write_gguf.h"
+#include "text/tokenizer_gguf.h"
 #include "text/write_tokenizer.h"
 
 namespace headwater::apps {
@@ -48,6 +49,12 @@ Status quantize(const QuantizeOptions& options) {
   };
   HEADWATER_RETURN_IF_ERROR(model::write_gguf(folder, model_name, dtype, options.file, text::write_tokenizer, show));
   HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(options.file));
+  if (file.has(text::kWholeTokenizerKey)) {
+    fmt::print(stderr,
+               "{}: GGUF's own keys have no place for something in tokenizer.json, so all of it is there too, as {}; "
+               "programs that do not read that may give other tokens\n",
+               options.file, text::kWholeTokenizerKey);
+  }
   fmt::print("{}: {} tensors, {:.1f} MiB from {:.1f} MiB\n", options.file, file.tensors().size(),
              static_cast<double>(file.file_bytes()) / (1 << 20), static_cast<double>(folder.file_bytes()) / (1 << 20));
   return {};

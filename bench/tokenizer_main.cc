@@ -48,7 +48,7 @@ double best_seconds(Work work) {
 }
 
 Result<text::Tokenizer> load(const std::string& path) {
-  if (path.ends_with(".json")) return text::Tokenizer::create(contents(path), "", "");
+  if (path.ends_with(".json")) return text::Tokenizer::create(model::TokenizerTexts{contents(path)});
   HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(path));
   return text::Tokenizer::create(file);
 }

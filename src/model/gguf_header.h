@@ -50,6 +50,13 @@ class GgufHeader {
     return *this;
   }
 
+  // All values of another header, which has no tensors.
+  GgufHeader& values(const GgufHeader& other) {
+    entry_count_ += other.entry_count_;
+    append(entries_, other.entries_);
+    return *this;
+  }
+
   GgufHeader& alignment(uint32_t bytes) {
     alignment_ = bytes;
     return value("general.alignment", bytes);

@@ -116,10 +116,7 @@ Status write_header(const SafetensorsFolder& folder, const Blueprint& blueprint,
                     const TokenizerWriter& write_tokenizer, GgufHeader& header) {
   header.value("general.name", std::string(name)).value("general.file_type", file_type(dtype));
   header.value("general.quantization_version", uint32_t{2});
-  TokenizerTexts texts;
-  HEADWATER_ASSIGN_OR_RETURN(texts.tokenizer, folder.text("tokenizer.json"));
-  HEADWATER_ASSIGN_OR_RETURN(texts.config, folder.text_or_nothing("tokenizer_config.json"));
-  HEADWATER_ASSIGN_OR_RETURN(texts.chat_template, folder.text_or_nothing("chat_template.jinja"));
+  HEADWATER_ASSIGN_OR_RETURN(const TokenizerTexts texts, tokenizer_texts(folder));
   return write_tokenizer(texts, blueprint.shape.vocabulary, header);
 }
 

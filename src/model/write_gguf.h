@@ -7,14 +7,10 @@
 
 #include "model/checkpoint.h"
 #include "model/gguf_header.h"
+#include "model/tokenizer_texts.h"
 
 namespace headwater::model {
 
-struct TokenizerTexts {
-  std::string_view tokenizer;      // tokenizer.json
-  std::string_view config;         // tokenizer_config.json; may be empty, as the next
-  std::string_view chat_template;  // chat_template.jinja
-};
 // Writes tokenizer.*, of which this room knows nothing. rows: of the embedding.
 using TokenizerWriter = std::function<Status(const TokenizerTexts& texts, uint64_t rows, GgufHeader& header)>;
 

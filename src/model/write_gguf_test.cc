@@ -27,7 +27,8 @@ constexpr const char* kConfig = R"({"model_type": "llama", "num_hidden_layers": 
 
 // Writes what it was given.
 Status write_texts(const TokenizerTexts& texts, uint64_t rows, GgufHeader& header) {
-  header.value("texts", fmt::format("{}, {}, {}", texts.tokenizer, texts.config, texts.chat_template));
+  header.value("texts",
+               fmt::format("{}, {}, {}, {}", texts.tokenizer, texts.config, texts.chat_template, texts.generation));
   header.value("rows", rows);
   return texts.tokenizer == "unknown" ? error(ErrorCode::kUnsupported, "no such tokenizer") : Status();
 }
@@ -136,11 +137,13 @@ TEST_F(WriteGguf, WritesWhatDescribesTheModelAndItsTokenizer) {
   EXPECT_EQ(file.unsigned_at("llama.attention.head_count_kv").value(), 2u);
   EXPECT_EQ(file.number_at("llama.rope.freq_base").value(), 500000.0);
   EXPECT_EQ(file.unsigned_at("llama.vocab_size").value(), 6u);
-  EXPECT_EQ(file.string_at("texts").value(), "the tokenizer, , ");
+  EXPECT_EQ(file.string_at("texts").value(), "the tokenizer, , , ");
   EXPECT_EQ(file.unsigned_at("rows").value(), 6u);
   folder_.write("tokenizer_config.json", "its configuration").write("chat_template.jinja", "its template");
+  folder_.write("generation_config.json", "its ends");
   ASSERT_TRUE(write(DType::kQ8_0));
-  EXPECT_EQ(GgufFile::open(path_)->string_at("texts").value(), "the tokenizer, its configuration, its template");
+  EXPECT_EQ(GgufFile::open(path_)->string_at("texts").value(),
+            "the tokenizer, its configuration, its template, its ends");
 }
 
 TEST_F(WriteGguf, ReadsF8WithItsScales) {

@@ -98,7 +98,12 @@ class Scores {
 }  // namespace
 
 std::optional<bool> puts_mark_in_front(const TokenizerSpec& spec) {
-  if (spec.ignores_merges || !std::ranges::all_of(spec.pre_tokenizer, is_idle)) return std::nullopt;
+  if (spec.ignores_merges) return std::nullopt;
+  if (spec.normalizer.empty() && spec.pre_tokenizer.size() == 1 && spec.pre_tokenizer[0].mark == kMark &&
+      spec.pre_tokenizer[0].kind == PreTokenizerStep::Kind::kMetaspace) {
+    return spec.pre_tokenizer[0].prepend != PreTokenizerStep::Prepend::kNever;
+  }
+  if (!std::ranges::all_of(spec.pre_tokenizer, is_idle)) return std::nullopt;
   std::span<const NormalizerStep> steps = spec.normalizer;
   const bool prepends = !steps.empty() && steps[0].kind == NormalizerStep::Kind::kPrepend && steps[0].content == kMark;
   if (prepends) steps = steps.subspan(1);

@@ -67,17 +67,18 @@ TEST(WriteTokenizer, RefusesWhatScoresOrTheReadersOfGgufDoNotSay) {
                              R"("▁ ab", "▁ a", "a b", "▁a b")"}) {  // which a score would not let come first
     EXPECT_THAT(refusal(sentencepiece(merges, marks)), HasSubstr("\"▁ab\" do not come from scores"));
   }
-  const std::string first = R"("pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"})";
+  const std::string other = R"("pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"})";
   const std::string removes =
       R"(, "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": true})";
-  for (const std::string& steps : {first, marks + removes}) {
+  for (const std::string& steps : {other, marks + removes}) {
     EXPECT_THAT(refusal(sentencepiece(kMerges, steps)), HasSubstr("are not those of SentencePiece that GGUF has"));
   }
   std::string takes_words = sentencepiece(kMerges, marks);
   takes_words.insert(takes_words.find("\"byte_fallback\""), R"("ignore_merges": true, )");
   EXPECT_THAT(refusal(takes_words), HasSubstr("are not those of SentencePiece that GGUF has"));
-  EXPECT_THAT(refusal(R"({"model": {"type": "Unigram", "vocab": [["a", -1.5]]}, "decoder": {"type": "Fuse"}})"),
-              HasSubstr("is not BPE"));
+  EXPECT_THAT(
+      refusal(R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<s>", -1.5]]}, "decoder": {"type": "Fuse"}})"),
+      HasSubstr("is not BPE"));
 }
 
 // A byte's token may be named by its character too, and that be merged.
@@ -97,7 +98,7 @@ TEST(WriteTokenizer, OfSentencePieceGivesAFileThatEncodesAsTheTextsDoWhereAByteH
     ASSERT_TRUE(status) << names << ": " << status.message();
     const std::vector<std::byte> image = header.bytes();
     for (const auto& tokenizer :
-         {Tokenizer::create(json, "", ""), Tokenizer::create(model::GgufFile::parse(image).value())}) {
+         {Tokenizer::create(model::TokenizerTexts{json}), Tokenizer::create(model::GgufFile::parse(image).value())}) {
       ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
       EXPECT_THAT(tokenizer->encode("\t\t\té", SpecialTokens::kParse), ElementsAre(256, 9, 0xC3, 0xA9)) << names;
     }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "text/added_tokens.h"
+#include "text/end_tokens.h"
 #include "text/normalizer.h"
 #include "text/piece_encoder.h"
 #include "text/token_contents.h"
@@ -12,11 +13,6 @@
 
 namespace headwater::text {
 namespace {
-
-// Control tokens that end an answer in the chat formats of published models.
-constexpr std::string_view kEndSpellings[] = {"<|im_end|>",      "<|endoftext|>", "<|eot_id|>",    "<|eom_id|>",
-                                              "<|end_of_text|>", "<|end|>",       "<end_of_turn>", "<|return|>",
-                                              "<turn|>",         "</s>"};
 
 using Scratch = PieceEncoder::Scratch;
 
@@ -65,7 +61,6 @@ struct Tokenizer::Impl {
   std::string description;
 
   static Result<std::unique_ptr<Impl>> create(const TokenizerSpec& spec);
-  void collect_ends(const TokenizerSpec& spec);
 
   bool has(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < types.size(); }
   bool is_control(TokenId id) const { return has(id) && types[static_cast<size_t>(id)] == TokenType::kControl; }
@@ -116,22 +111,11 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
                                      .bos = spec.bos,
                                      .eos = spec.eos,
                                      .unknown = spec.unknown,
-                                     .ends = spec.end_of_turn,
+                                     .ends = end_tokens(spec),
                                      .description = describe(spec)});
   HEADWATER_ASSIGN_OR_RETURN(PieceEncoder pieces, PieceEncoder::create(spec, impl->vocabulary));
   impl->pieces.emplace(std::move(pieces));
-  impl->collect_ends(spec);
   return impl;
-}
-
-void Tokenizer::Impl::collect_ends(const TokenizerSpec& spec) {
-  if (eos != kNoToken) ends.push_back(eos);
-  for (size_t id = 0; id < types.size(); ++id) {
-    const auto* end = std::find(std::begin(kEndSpellings), std::end(kEndSpellings), spec.tokens[id]);
-    if (types[id] == TokenType::kControl && end != std::end(kEndSpellings)) ends.push_back(static_cast<TokenId>(id));
-  }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
 }
 
 // Where control tokens are looked for in normalised text, each run is normalised by itself, so that it is known what became
@@ -187,11 +171,8 @@ void Tokenizer::Impl::encode(std::string_view text, const std::vector<Run>& runs
 
 Result<Tokenizer> Tokenizer::create(const model::Checkpoint& checkpoint) {
   if (checkpoint.gguf() != nullptr) return create(*checkpoint.gguf());
-  const model::SafetensorsFolder& folder = *checkpoint.folder();
-  HEADWATER_ASSIGN_OR_RETURN(const std::string_view tokenizer, folder.text("tokenizer.json"));
-  HEADWATER_ASSIGN_OR_RETURN(const std::string_view config, folder.text_or_nothing("tokenizer_config.json"));
-  HEADWATER_ASSIGN_OR_RETURN(const std::string_view generation, folder.text_or_nothing("generation_config.json"));
-  return create(tokenizer, config, generation);
+  HEADWATER_ASSIGN_OR_RETURN(const model::TokenizerTexts texts, model::tokenizer_texts(*checkpoint.folder()));
+  return create(texts);
 }
 
 Result<Tokenizer> Tokenizer::create(const model::GgufFile& file) {
@@ -199,10 +180,8 @@ Result<Tokenizer> Tokenizer::create(const model::GgufFile& file) {
   return create(spec);
 }
 
-Result<Tokenizer> Tokenizer::create(std::string_view tokenizer_json, std::string_view tokenizer_config,
-                                    std::string_view generation_config) {
-  HEADWATER_ASSIGN_OR_RETURN(TokenizerSpec spec, read_tokenizer_json(tokenizer_json));
-  HEADWATER_RETURN_IF_ERROR(read_tokenizer_config(tokenizer_config, generation_config, spec));
+Result<Tokenizer> Tokenizer::create(const model::TokenizerTexts& texts) {
+  HEADWATER_ASSIGN_OR_RETURN(const TokenizerSpec spec, read_tokenizer_texts(texts));
   return create(spec);
 }
 

@@ -14,6 +14,7 @@
 
 #include "core/core.h"
 #include "model/checkpoint.h"
+#include "model/tokenizer_texts.h"
 
 namespace headwater::text {
 
@@ -35,10 +36,7 @@ class Tokenizer {
   // From a GGUF file's metadata, or the texts of a folder. kNotFound where the folder has no tokenizer.json.
   static Result<Tokenizer> create(const model::Checkpoint& checkpoint);
   static Result<Tokenizer> create(const model::GgufFile& file);
-  // From the texts of a folder: tokenizer.json, and tokenizer_config.json and generation_config.json where they are there
-  // (else empty), which name BOS, EOS and what else ends an answer.
-  static Result<Tokenizer> create(std::string_view tokenizer_json, std::string_view tokenizer_config,
-                                  std::string_view generation_config);
+  static Result<Tokenizer> create(const model::TokenizerTexts& texts);
   static Result<Tokenizer> create(const TokenizerSpec& spec);
   static Tokenizer of_bytes();  // a token a byte, for models without a tokenizer of their own
   Tokenizer(Tokenizer&&) noexcept;

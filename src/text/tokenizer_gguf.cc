@@ -1,8 +1,11 @@
 // tokenizer.ggml.* as ggml/docs/gguf.md describes it. What those keys leave open is filled in as the models' own
 // tokenizers do it (pre_tokenizer_rules.cc), and where the keys' defaults matter as llama.cpp's files expect.
+#include "text/tokenizer_gguf.h"
+
 #include "core/shown.h"
 #include "text/byte_alphabet.h"
 #include "text/pre_tokenizer_rules.h"
+#include "text/tokenizer_config.h"
 #include "text/tokenizer_spec.h"
 
 namespace headwater::text {
@@ -24,6 +27,12 @@ Result<TokenId> read_id(const model::GgufFile& file, std::string_view key, size_
 
 Result<bool> read_flag(const model::GgufFile& file, std::string_view key, bool otherwise) {
   return file.has(key) ? file.bool_at(key) : Result<bool>(otherwise);
+}
+
+Result<std::optional<bool>> read_flag(const model::GgufFile& file, std::string_view key) {
+  if (!file.has(key)) return std::optional<bool>();
+  HEADWATER_ASSIGN_OR_RETURN(const bool flag, file.bool_at(key));
+  return std::optional(flag);
 }
 
 Status read_types(const model::GgufFile& file, TokenizerSpec& spec) {
@@ -69,19 +78,38 @@ Status read_merges(const model::GgufFile& file, TokenizerSpec& spec) {
   return {};
 }
 
-// BOS and EOS, their places around a plain prompt, and what else ends an answer.
-Status read_ends(const model::GgufFile& file, bool adds_bos, bool adds_eos, TokenizerSpec& spec) {
+// BOS and EOS, their places around a plain prompt, and what else ends an answer. adds_...: where the file does not say.
+Status read_ends(const model::GgufFile& file, std::optional<bool> adds_bos, std::optional<bool> adds_eos,
+                 TokenizerSpec& spec) {
   HEADWATER_ASSIGN_OR_RETURN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id", spec.tokens.size()));
   HEADWATER_ASSIGN_OR_RETURN(spec.eos, read_id(file, "tokenizer.ggml.eos_token_id", spec.tokens.size()));
-  for (const std::string_view key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+  for (const std::string_view key : kEndKeys) {
     HEADWATER_ASSIGN_OR_RETURN(const TokenId id, read_id(file, key, spec.tokens.size()));
     if (id != kNoToken) spec.end_of_turn.push_back(id);
   }
-  HEADWATER_ASSIGN_OR_RETURN(adds_bos, read_flag(file, "tokenizer.ggml.add_bos_token", adds_bos));
-  HEADWATER_ASSIGN_OR_RETURN(adds_eos, read_flag(file, "tokenizer.ggml.add_eos_token", adds_eos));
-  if (adds_bos && spec.bos != kNoToken) spec.prompt_prefix.push_back(spec.bos);
-  if (adds_eos && spec.eos != kNoToken) spec.prompt_suffix.push_back(spec.eos);
+  if (file.has(kMoreEndsKey)) {
+    HEADWATER_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, file.integers_at(kMoreEndsKey));
+    for (const int64_t id : ids) {
+      if (id < 0 || static_cast<uint64_t>(id) >= spec.tokens.size()) {
+        return error(ErrorCode::kCorrupt, "{} holds {}, but the vocabulary has {} tokens", kMoreEndsKey, id,
+                     spec.tokens.size());
+      }
+      spec.end_of_turn.push_back(static_cast<TokenId>(id));
+    }
+  }
+  HEADWATER_ASSIGN_OR_RETURN(const auto says_bos, read_flag(file, "tokenizer.ggml.add_bos_token"));
+  HEADWATER_ASSIGN_OR_RETURN(const auto says_eos, read_flag(file, "tokenizer.ggml.add_eos_token"));
+  decide_ends(says_bos ? says_bos : adds_bos, says_eos ? says_eos : adds_eos, spec);
   return {};
+}
+
+// The whole tokenizer.json; the ids beside it are still those of GGUF's own keys.
+Result<TokenizerSpec> read_whole(const model::GgufFile& file) {
+  HEADWATER_ASSIGN_OR_RETURN(const std::string_view text, file.string_at(kWholeTokenizerKey));
+  Result<TokenizerSpec> spec = read_tokenizer_json(text);
+  if (!spec) return error(spec.status().code(), "{}: {}", kWholeTokenizerKey, spec.status().message());
+  HEADWATER_RETURN_IF_ERROR(read_ends(file, {}, {}, *spec));
+  return spec;
 }
 
 void collect_added(TokenizerSpec& spec) {
@@ -172,6 +200,7 @@ Status read_unigram(const model::GgufFile& file, TokenizerSpec& spec) {
 }  // namespace
 
 Result<TokenizerSpec> read_tokenizer_gguf(const model::GgufFile& file) {
+  if (file.has(kWholeTokenizerKey)) return read_whole(file);
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view model, file.string_at("tokenizer.ggml.model"));
   TokenizerSpec spec;
   HEADWATER_ASSIGN_OR_RETURN(spec.tokens, file.strings_at("tokenizer.ggml.tokens"));

@@ -1,7 +1,6 @@
 // The file format of the Python package `tokenizers` (Hugging Face), version 1.0, as its documentation and its own files
 // describe it. truncation and padding are not read: they do not change the ids of a text that fits.
 #include <algorithm>
-#include <boost/json/parse.hpp>
 #include <cmath>
 
 #include "core/shown.h"
@@ -217,24 +216,7 @@ Status read_parts(const JsonFields& fields, const TokenizerDocument& document, T
   return {};
 }
 
-Result<json::value> parse_object(std::string_view text, std::string_view what) {
-  json::error_code failure;
-  json::value value = text.empty() ? json::value(json::object()) : json::parse({text.data(), text.size()}, failure);
-  if (failure || !value.is_object()) {
-    return error(ErrorCode::kCorrupt, "{} is not a JSON object{}{}", what, failure ? ": " : "",
-                 failure ? failure.message() : "");
-  }
-  return value;
-}
-
 }  // namespace
-
-TokenId named_token(const json::value* value, const TokenizerSpec& spec) {
-  if (value && value->is_object()) value = value->get_object().if_contains("content");
-  if (!value || !value->is_string() || value->get_string().empty()) return kNoToken;
-  const auto found = std::find(spec.tokens.begin(), spec.tokens.end(), std::string_view(value->get_string()));
-  return found == spec.tokens.end() ? kNoToken : static_cast<TokenId>(found - spec.tokens.begin());
-}
 
 Result<TokenizerSpec> read_tokenizer_json(std::string_view text) {
   HEADWATER_ASSIGN_OR_RETURN(TokenizerDocument parsed, parse_tokenizer_document(text));
@@ -252,27 +234,6 @@ Result<TokenizerSpec> read_tokenizer_json(std::string_view text) {
   HEADWATER_RETURN_IF_ERROR(read_parts(fields, document, spec));
   spec.owned = owned;
   return spec;
-}
-
-Status read_tokenizer_config(std::string_view tokenizer_config, std::string_view generation_config,
-                             TokenizerSpec& spec) {
-  HEADWATER_ASSIGN_OR_RETURN(const json::value config, parse_object(tokenizer_config, "tokenizer_config.json"));
-  HEADWATER_ASSIGN_OR_RETURN(const json::value generation, parse_object(generation_config, "generation_config.json"));
-  spec.bos = named_token(config.get_object().if_contains("bos_token"), spec);
-  spec.eos = named_token(config.get_object().if_contains("eos_token"), spec);
-  const json::value* ends = generation.get_object().if_contains("eos_token_id");
-  const auto add = [&](const json::value& value) {
-    const int64_t* id = value.if_int64();
-    if (id && *id >= 0 && static_cast<uint64_t>(*id) < spec.tokens.size()) {
-      spec.end_of_turn.push_back(static_cast<TokenId>(*id));
-    }
-  };
-  if (ends && ends->is_array()) {
-    for (const json::value& end : ends->get_array()) add(end);
-  } else if (ends) {
-    add(*ends);
-  }
-  return {};
 }
 
 }  // namespace headwater::text

@@ -24,10 +24,10 @@ void expect_read_back(const headwater::model::TokenizerTexts& texts) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view json(reinterpret_cast<const char*>(data), size);
-  expect_read_back({json, "", ""});
-  expect_read_back({kByteLevel, json, ""});
-  expect_read_back({kByteLevel, json, json});
-  const auto tokenizer = Tokenizer::create(json, "", "");
+  expect_read_back({json});
+  expect_read_back({kByteLevel, json, "", json});
+  expect_read_back({kByteLevel, json, json, "", json});
+  const auto tokenizer = Tokenizer::create(headwater::model::TokenizerTexts{json});
   if (!tokenizer.is_ok()) return 0;
   for (const std::string_view text : {"Hello, world! the 1234  \r\n\t", "é字😀 \u0301ﬁ▁", "<s></s> [INST] the"}) {
     const auto ids = tokenizer->encode(text, SpecialTokens::kAsText);

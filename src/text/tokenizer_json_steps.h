@@ -30,9 +30,6 @@ class JsonFields {
 // The string at `type`; kCorrupt where there is none.
 Result<std::string_view> type_of(const boost::json::value& value, std::string_view what);
 
-// The token that tokenizer_config.json names, as "<s>" or {"content": "<s>"}; kNoToken: none. value may be null.
-TokenId named_token(const boost::json::value* value, const TokenizerSpec& spec);
-
 Status read_normalizer(const boost::json::value& value, TokenizerSpec& spec);
 Status read_pre_tokenizer(const boost::json::value& value, TokenizerSpec& spec);
 Status read_post_processor(const boost::json::value& value, TokenizerSpec& spec);

@@ -25,7 +25,9 @@ std::string file_with(std::string_view stretch = "", std::string_view replacemen
 }
 
 Result<Tokenizer> read(const std::string& json) {
-  return Tokenizer::create(json, R"({"bos_token":{"content":"<s>"},"eos_token":"ab"})", R"({"eos_token_id":[4,5]})");
+  return Tokenizer::create({.tokenizer = json,
+                            .config = R"({"bos_token":{"content":"<s>"},"eos_token":"ab"})",
+                            .generation = R"({"eos_token_id":[4,5]})"});
 }
 
 TEST(TokenizerJson, DescribesATokenizer) {
@@ -107,7 +109,7 @@ TEST(TokenizerJson, RefusesWhatContradictsItself) {
 TEST(TokenizerJson, RefusesAFileCutAnywhere) {
   const std::string whole = file_with();
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    EXPECT_FALSE(Tokenizer::create(whole.substr(0, bytes), "", "").is_ok()) << bytes;
+    EXPECT_FALSE(Tokenizer::create(model::TokenizerTexts{whole.substr(0, bytes)}).is_ok()) << bytes;
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "core/core.h"
 #include "model/gguf.h"
+#include "model/tokenizer_texts.h"
 #include "text/tokenizer.h"
 
 namespace headwater::text {
@@ -77,6 +78,7 @@ struct AddedToken {
   bool strips_right = false;
   bool is_single_word = false;
   bool is_normalized = false;  // looked for, itself normalised, in normalised text
+  bool operator==(const AddedToken&) const = default;
 };
 
 enum class ModelKind : uint8_t {
@@ -110,6 +112,7 @@ struct TokenizerSpec {
   std::vector<TokenId> prompt_suffix;
   TokenId bos = kNoToken;
   TokenId eos = kNoToken;
+  TokenId padding = kNoToken;
   std::vector<TokenId> end_of_turn;  // further tokens that the file names as ends of an answer
 
   std::string space_mark;  // decoding writes a space for this; empty: for nothing
@@ -130,15 +133,14 @@ struct TokenizerSpec {
 // "byte-level BPE, 49152 tokens, ...": on one line, for `inspect`.
 std::string describe(const TokenizerSpec& spec);
 
-// Reads tokenizer.ggml.*. kUnsupported for a model or a pre-tokeniser that is not known; kCorrupt for ids outside the
-// vocabulary.
+// Reads tokenizer.ggml.*, or the tokenizer.json at tokenizer.huggingface.json where the file has one. kUnsupported for a
+// model or a pre-tokeniser that is not known; kCorrupt for ids outside the vocabulary.
 Result<TokenizerSpec> read_tokenizer_gguf(const model::GgufFile& file);
 
 // Reads a tokenizer.json of the Python package `tokenizers`. kCorrupt for what is no such file; kUnsupported, naming
 // it, for whatever would be done differently here.
 Result<TokenizerSpec> read_tokenizer_json(std::string_view text);
-// Adds what tokenizer_config.json (bos_token, eos_token) and generation_config.json (eos_token_id) say; either may be empty.
-Status read_tokenizer_config(std::string_view tokenizer_config, std::string_view generation_config,
-                             TokenizerSpec& spec);
+// The same with what stands beside it in a folder (tokenizer_config.h).
+Result<TokenizerSpec> read_tokenizer_texts(const model::TokenizerTexts& texts);
 
 }  // namespace headwater::text

@@ -1,10 +1,14 @@
 #include "text/write_tokenizer.h"
 
+#include <algorithm>
+
 #include "core/json.h"
 #include "text/chat_template.h"
+#include "text/end_tokens.h"
 #include "text/pre_tokenizer_rules.h"
 #include "text/sentencepiece_scores.h"
-#include "text/tokenizer_json_steps.h"
+#include "text/token_contents.h"
+#include "text/tokenizer_gguf.h"
 
 namespace headwater::text {
 namespace {
@@ -48,7 +52,7 @@ Status write_sentencepiece(const TokenizerSpec& spec, const Tokens& tokens, mode
     return error(
         ErrorCode::kUnsupported,
         "tokenizer.json: its \"normalizer\", \"pre_tokenizer\" and \"ignore_merges\" are not those of SentencePiece "
-        "that GGUF has: Replace of spaces by \u2581, with Prepend or without");
+        "that GGUF has: Replace of spaces by \u2581, with Prepend or without, or Metaspace");
   }
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<float> scores, scores_of_merges(spec, tokens.types));
   header.value("tokenizer.ggml.model", std::string("llama")).value("tokenizer.ggml.pre", std::string("default"));
@@ -67,42 +71,87 @@ Status write_model(const TokenizerSpec& spec, const Tokens& tokens, model::GgufH
                "alone are written");
 }
 
-// Whether a prompt begins with BOS: what the configuration says, else the post-processor.
-bool adds_bos(const TokenizerSpec& spec, const json::Value& config) {
-  const json::Value* says = json::find(config, "add_bos_token");
-  if (says != nullptr && says->is_bool()) return says->get_bool();
-  return spec.bos != kNoToken && !spec.prompt_prefix.empty() && spec.prompt_prefix.front() == spec.bos;
+void write_ends(const TokenizerSpec& spec, model::GgufHeader& header) {
+  const std::pair<TokenId, const char*> named[] = {{spec.bos, "tokenizer.ggml.bos_token_id"},
+                                                   {spec.eos, "tokenizer.ggml.eos_token_id"},
+                                                   {spec.unknown, "tokenizer.ggml.unknown_token_id"},
+                                                   {spec.padding, "tokenizer.ggml.padding_token_id"}};
+  for (const auto& [id, key] : named) {
+    if (id != kNoToken) header.value(key, static_cast<uint32_t>(id));
+  }
+  const bool adds_bos = !spec.prompt_prefix.empty() && spec.prompt_prefix.front() == spec.bos;
+  const bool adds_eos = !spec.prompt_suffix.empty() && spec.prompt_suffix.back() == spec.eos;
+  header.value("tokenizer.ggml.add_bos_token", adds_bos).value("tokenizer.ggml.add_eos_token", adds_eos);
+
+  TokenizerSpec unnamed = spec;  // its ends are found without being named
+  unnamed.end_of_turn.clear();
+  std::vector<TokenId> ends;
+  std::ranges::set_difference(end_tokens(spec), end_tokens(unnamed), std::back_inserter(ends));
+  const size_t keyed = std::min(ends.size(), std::size(kEndKeys));
+  for (size_t i = 0; i < keyed; ++i) header.value(kEndKeys[i], static_cast<uint32_t>(ends[i]));
+  if (keyed < ends.size()) header.array(kMoreEndsKey, std::vector<uint32_t>(ends.begin() + keyed, ends.end()));
 }
 
-void write_special(const TokenizerSpec& spec, const json::Value& config, model::GgufHeader& header) {
-  static constexpr std::pair<std::string_view, const char*> kNames[] = {
-      {"bos_token", "tokenizer.ggml.bos_token_id"},
-      {"eos_token", "tokenizer.ggml.eos_token_id"},
-      {"unk_token", "tokenizer.ggml.unknown_token_id"},
-      {"pad_token", "tokenizer.ggml.padding_token_id"}};
-  for (const auto& [from, to] : kNames) {
-    TokenId id = named_token(json::find(config, from), spec);
-    if (id == kNoToken && from == "unk_token") id = spec.unknown;
-    if (id != kNoToken) header.value(to, static_cast<uint32_t>(id));
+// GGUF's own keys.
+Result<model::GgufHeader> write_keys(const TokenizerSpec& spec, uint64_t rows) {
+  HEADWATER_ASSIGN_OR_RETURN(const Tokens tokens, tokens_of(spec, rows));
+  model::GgufHeader keys;
+  HEADWATER_RETURN_IF_ERROR(write_model(spec, tokens, keys));
+  std::vector<int32_t> types;
+  for (const TokenType type : tokens.types) types.push_back(static_cast<int32_t>(type));
+  keys.array("tokenizer.ggml.tokens", tokens.spellings).array("tokenizer.ggml.token_type", types);
+  write_ends(spec, keys);
+  return keys;
+}
+
+std::vector<AddedToken> added_in_order(const TokenizerSpec& spec) {
+  std::vector<AddedToken> added = spec.added;
+  for (AddedToken& token : added) token.is_normalized = token.is_normalized && !spec.normalizer.empty();
+  std::ranges::sort(added, {}, &AddedToken::id);
+  return added;
+}
+
+bool has_same_contents(const TokenizerSpec& folder, const TokenizerSpec& keys) {
+  const TokenContents encoded[] = {TokenContents::to_encode(folder), TokenContents::to_encode(keys)};
+  const TokenContents decoded[] = {TokenContents::to_decode(folder, {}), TokenContents::to_decode(keys, {})};
+  for (size_t i = 0; i < folder.tokens.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (folder.tokens[i].empty()) continue;
+    if (decoded[0].of(id) != decoded[1].of(id)) return false;
+    // What is found before words are cut is in no word, but where a space becomes a mark.
+    const bool is_in_no_word =
+        keys.types[i] == TokenType::kUserDefined && keys.tokens[i].find("\u2581") == std::string_view::npos;
+    if (!is_in_no_word && encoded[0].of(id) != encoded[1].of(id)) return false;
   }
-  header.value("tokenizer.ggml.add_bos_token", adds_bos(spec, config));
+  return true;
+}
+
+// Whether the keys say all that the folder does. How a text is changed and cut they say, or were not written, but for
+// Metaspace.
+bool is_whole(const TokenizerSpec& folder, const TokenizerSpec& keys) {
+  const auto marks = [](const PreTokenizerStep& step) { return step.kind == PreTokenizerStep::Kind::kMetaspace; };
+  return std::ranges::none_of(folder.pre_tokenizer, marks) && added_in_order(folder) == added_in_order(keys) &&
+         folder.prompt_prefix == keys.prompt_prefix && folder.prompt_suffix == keys.prompt_suffix &&
+         end_tokens(folder) == end_tokens(keys) && folder.unknown == keys.unknown &&
+         folder.fuses_unknown == keys.fuses_unknown && folder.has_byte_fallback == keys.has_byte_fallback &&
+         folder.space_mark == keys.space_mark && folder.leading_space == keys.leading_space &&
+         has_same_contents(folder, keys);
 }
 
 }  // namespace
 
 Status write_tokenizer(const model::TokenizerTexts& texts, uint64_t rows, model::GgufHeader& header) {
-  HEADWATER_ASSIGN_OR_RETURN(TokenizerSpec spec, read_tokenizer_json(texts.tokenizer));
-  HEADWATER_RETURN_IF_ERROR(read_tokenizer_config(texts.config, "", spec));
-  HEADWATER_ASSIGN_OR_RETURN(const Tokens tokens, tokens_of(spec, rows));
-  HEADWATER_RETURN_IF_ERROR(write_model(spec, tokens, header));
-  std::vector<int32_t> types;
-  for (const TokenType type : tokens.types) types.push_back(static_cast<int32_t>(type));
-  header.array("tokenizer.ggml.tokens", tokens.spellings).array("tokenizer.ggml.token_type", types);
+  HEADWATER_ASSIGN_OR_RETURN(const TokenizerSpec spec, read_tokenizer_texts(texts));
+  HEADWATER_ASSIGN_OR_RETURN(const model::GgufHeader keys, write_keys(spec, rows));
+  header.values(keys);
+  const std::vector<std::byte> image = keys.bytes();
+  HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::parse(image));
+  HEADWATER_ASSIGN_OR_RETURN(const TokenizerSpec read, read_tokenizer_gguf(file));
+  if (!is_whole(spec, read)) header.value(kWholeTokenizerKey, std::string(texts.tokenizer));
   json::Value config;
   if (!texts.config.empty()) {
     HEADWATER_ASSIGN_OR_RETURN(config, json::parse(texts.config, "tokenizer_config.json"));
   }
-  write_special(spec, config, header);
   for (const auto& [name, key] :
        {std::pair{"default", "tokenizer.chat_template"}, std::pair{"tool_use", "tokenizer.chat_template.tool_use"}}) {
     const std::string_view source = template_named(name, texts.chat_template, config);

@@ -62,11 +62,70 @@ TEST(WriteTokenizer, GivesAFileThatEncodesAsTheTextsDo) {
   const std::string tokenizer = file_with();
   const std::vector<std::byte> image = written({tokenizer, kConfig, ""}).value();
   const Tokenizer from_gguf = Tokenizer::create(model::GgufFile::parse(image).value()).value();
-  const Tokenizer from_texts = Tokenizer::create(tokenizer, kConfig, "").value();
+  const Tokenizer from_texts = Tokenizer::create(model::TokenizerTexts{tokenizer, kConfig}).value();
   for (const std::string_view text : {"abb", "abx<|end|>ba", "a1b"}) {
     EXPECT_EQ(from_gguf.encode(text, SpecialTokens::kParse), from_texts.encode(text, SpecialTokens::kParse)) << text;
     EXPECT_EQ(from_gguf.encode_prompt(text), from_texts.encode_prompt(text)) << text;
   }
+}
+
+// What stops an answer and stands around a prompt, and added tokens of every kind: by GGUF's own keys where they have a place,
+// else by the whole tokenizer.json.
+TEST(WriteTokenizer, KeepsWhatGgufsOwnKeysHaveNoPlaceFor) {
+  const auto with_token = [](std::string_view flags) {
+    return file_with(R"({"id": 6, "content": "x", "special": false})",
+                     fmt::format(R"({{"id": 6, "content": "x", "special": false, {}}})", flags));
+  };
+  const std::string both_ends = file_with(R"({"Sequence": {"id": "A", "type_id": 0}}])",
+                                          R"({"Sequence": {"id": "A", "type_id": 0}},
+                                             {"SpecialToken": {"id": "<|end|>", "type_id": 0}}])");
+  std::string composing = with_token(R"("normalized": true)");
+  composing.replace(composing.find(R"("normalizer": null)"), 18, R"("normalizer": {"type": "NFC"})");
+  struct Case {
+    std::string tokenizer, config, generation;
+    bool is_whole;
+  };
+  for (const Case& c : std::vector<Case>{
+           {file_with(), std::string(kConfig), "", false},
+           {file_with(), R"({"add_bos_token": false, "bos_token": "<|end|>"})", "", false},
+           {file_with(), R"({"bos_token": "a", "eos_token": "b", "add_bos_token": true, "add_eos_token": true})", "",
+            true},
+           {file_with(), R"({"bos_token": "<|end|>", "eos_token": "b", "add_eos_token": true})", "", false},
+           {file_with(), "", "", true},                           // a prompt begins with a token that is not named BOS
+           {both_ends, R"({"bos_token": "<|end|>"})", "", true},  // and ends with one that is not named EOS
+           {both_ends, std::string(kConfig), "", false},
+           {file_with(), std::string(kConfig), R"({"eos_token_id": 3})", false},
+           {file_with(), std::string(kConfig), R"({"eos_token_id": [0, 1, 2, 3, 6]})", false},
+           {with_token(R"("lstrip": true)"), std::string(kConfig), R"({"eos_token_id": [0, 1, 2, 3]})", true},
+           {with_token(R"("rstrip": true)"), std::string(kConfig), "", true},
+           {with_token(R"("single_word": true)"), std::string(kConfig), "", true},
+           {with_token(R"("normalized": true)"), std::string(kConfig), "", false},  // where nothing is normalised
+           {composing, std::string(kConfig), "", true}}) {
+    const model::TokenizerTexts texts{.tokenizer = c.tokenizer, .config = c.config, .generation = c.generation};
+    const std::vector<std::byte> image = written(texts).value();
+    const model::GgufFile file = model::GgufFile::parse(image).value();
+    EXPECT_EQ(file.has("tokenizer.huggingface.json"), c.is_whole) << c.tokenizer << c.config;
+    const Tokenizer from_gguf = Tokenizer::create(file).value();
+    const Tokenizer from_texts = Tokenizer::create(texts).value();
+    EXPECT_EQ(from_gguf.end_of_generation(), from_texts.end_of_generation()) << c.config << c.generation;
+    EXPECT_EQ(from_gguf.bos(), from_texts.bos());
+    EXPECT_EQ(from_gguf.eos(), from_texts.eos());
+    for (const std::string_view text : {"abb", "a x b", " xa", "x", "ax", "X x\u0301 \u00e9", "e\u0301 <|end|> ba"}) {
+      EXPECT_EQ(from_gguf.encode_prompt(text), from_texts.encode_prompt(text)) << text;
+      EXPECT_EQ(from_gguf.encode(text, SpecialTokens::kParse), from_texts.encode(text, SpecialTokens::kParse)) << text;
+    }
+  }
+}
+
+TEST(WriteTokenizer, RefusesAWholeTokenizerThatIsBrokenOrNamesTokensItHasNot) {
+  const auto refusal = [](const std::string& json, std::vector<uint32_t> ends) {
+    model::GgufHeader header;
+    header.value("tokenizer.huggingface.json", json).array("headwater.eos_token_ids", ends);
+    const std::vector<std::byte> image = header.bytes();
+    return Tokenizer::create(model::GgufFile::parse(image).value()).status().message();
+  };
+  EXPECT_THAT(refusal("{}", {}), HasSubstr("tokenizer.huggingface.json: tokenizer.json has no model"));
+  EXPECT_THAT(refusal(file_with(), {7}), HasSubstr("headwater.eos_token_ids holds 7, but the vocabulary has 7 tokens"));
 }
 
 TEST(WriteTokenizer, NamesTheRuleThatCutsComposesAndMergesAlike) {

@@ -10,6 +10,7 @@
 #include "model/gguf.h"
 #include "support/streamed.h"
 #include "text/text.h"
+#include "text/tokenizer_gguf.h"
 #include "text/write_tokenizer.h"
 
 namespace headwater::text {
@@ -50,7 +51,7 @@ boost::json::object golden_of(const std::string& name) {
 }
 
 Result<Tokenizer> create(const std::string& name, bool is_fetched) {
-  if (!is_fetched) return Tokenizer::create(contents(kFolder + name + ".json"), "", "");
+  if (!is_fetched) return Tokenizer::create(model::TokenizerTexts{contents(kFolder + name + ".json")});
   HEADWATER_ASSIGN_OR_RETURN(const model::GgufFile file, model::GgufFile::open(kVocabularies + name + ".gguf"));
   return Tokenizer::create(file);
 }
@@ -101,17 +102,11 @@ INSTANTIATE_TEST_SUITE_P(FromGguf, TokenizersGolden,
                          ::testing::Values("gpt-2", "llama-bpe", "qwen2", "starcoder", "falcon", "deepseek-coder",
                                            "command-r", "llama-spm", "gemma-4"));
 
-// The golden file without what GGUF has no place for: added tokens that want more than their spelling. Merges of SentencePiece
-// are completed as its converters make them: all that give a token, the tokens in order.
-std::string tokenizer_for_gguf(const std::string& name) {
+// The golden file; merges of SentencePiece are completed as its converters make them: all that give a token, the tokens in
+// order.
+boost::json::value tokenizer_for_gguf(const std::string& name) {
   boost::json::value file = boost::json::parse(contents(kFolder + name + ".json"));
   boost::json::object& model = file.at("model").as_object();
-  boost::json::array added;
-  for (const boost::json::value& token : file.at("added_tokens").as_array()) {
-    const auto wants = [&](const char* flag) { return token.at(flag).as_bool(); };
-    if (!wants("single_word") && !wants("lstrip") && !wants("rstrip") && !wants("normalized")) added.push_back(token);
-  }
-  file.at("added_tokens") = added;
   if (model.at("byte_fallback").as_bool()) {
     const boost::json::object& words = model.at("vocab").as_object();
     std::map<int64_t, std::string> in_order;
@@ -125,32 +120,74 @@ std::string tokenizer_for_gguf(const std::string& name) {
     }
     model.at("merges") = merges;
   }
-  return boost::json::serialize(file);
+  return file;
 }
 
-class QuantizedTokenizer : public ::testing::TestWithParam<const char*> {};
+// Without added tokens that want more than their spelling, for which GGUF's own keys have no place.
+void keep_plain_tokens(boost::json::value& file) {
+  boost::json::array added;
+  for (const boost::json::value& token : file.at("added_tokens").as_array()) {
+    const auto wants = [&](const char* flag) { return token.at(flag).as_bool(); };
+    if (!wants("single_word") && !wants("lstrip") && !wants("rstrip") && !wants("normalized")) added.push_back(token);
+  }
+  file.at("added_tokens") = added;
+}
+
+class QuantizedTokenizer : public ::testing::TestWithParam<const char*> {
+ protected:
+  void expect_same(const boost::json::value& tokenizer, bool is_whole) {
+    const std::string json = boost::json::serialize(tokenizer);
+    const model::TokenizerTexts texts{.tokenizer = json,
+                                      .config = R"({"bos_token": "<s>", "eos_token": "</s>"})",
+                                      .generation = R"({"eos_token_id": [2, 7, 11, 30, 9]})"};
+    const auto folder = Tokenizer::create(texts);
+    ASSERT_TRUE(folder.is_ok()) << folder.status().message();
+    model::GgufHeader header;
+    const Status status = write_tokenizer(texts, folder->vocabulary_size() + 3, header);
+    ASSERT_TRUE(status) << status.message();
+    const std::vector<std::byte> image = header.bytes();
+    const auto file = model::GgufFile::parse(image);
+    ASSERT_TRUE(file.is_ok()) << file.status().message();
+    EXPECT_EQ(file->has(kWholeTokenizerKey), is_whole);
+    const auto gguf = Tokenizer::create(*file);
+    ASSERT_TRUE(gguf.is_ok()) << gguf.status().message();
+    EXPECT_EQ(gguf->end_of_generation(), folder->end_of_generation());
+    EXPECT_EQ(gguf->encode_prompt("a"), folder->encode_prompt("a"));
+    size_t differing = 0;
+    for (const std::string& text : testing::tokenizer_texts()) {
+      const std::vector<TokenId> expected = folder->encode(text, SpecialTokens::kParse);
+      const std::vector<TokenId> got = gguf->encode(text, SpecialTokens::kParse);
+      EXPECT_EQ(gguf->decode(expected, false), folder->decode(expected, false));
+      if (got == expected || ++differing > 5) continue;
+      ADD_FAILURE() << "\"" << text << "\" became " << ::testing::PrintToString(got) << "\nand is "
+                    << ::testing::PrintToString(expected);
+    }
+    EXPECT_EQ(differing, 0u);
+  }
+};
 
 TEST_P(QuantizedTokenizer, GivesTheIdsOfItsFolder) {
-  const std::string json = tokenizer_for_gguf(GetParam());
-  const auto folder = Tokenizer::create(json, "", "");
-  ASSERT_TRUE(folder.is_ok()) << folder.status().message();
-  model::GgufHeader header;
-  const Status status = write_tokenizer({json, "", ""}, folder->vocabulary_size(), header);
-  ASSERT_TRUE(status) << status.message();
-  const std::vector<std::byte> image = header.bytes();
-  const auto file = model::GgufFile::parse(image);
-  ASSERT_TRUE(file.is_ok()) << file.status().message();
-  const auto gguf = Tokenizer::create(*file);
-  ASSERT_TRUE(gguf.is_ok()) << gguf.status().message();
-  size_t differing = 0;
-  for (const std::string& text : testing::tokenizer_texts()) {
-    const std::vector<TokenId> expected = folder->encode(text, SpecialTokens::kParse);
-    const std::vector<TokenId> got = gguf->encode(text, SpecialTokens::kParse);
-    if (got == expected || ++differing > 5) continue;
-    ADD_FAILURE() << "\"" << text << "\" became " << ::testing::PrintToString(got) << "\nand is "
-                  << ::testing::PrintToString(expected);
+  expect_same(tokenizer_for_gguf(GetParam()), true);
+}
+
+TEST_P(QuantizedTokenizer, GivesTheIdsOfItsFolderByKeysAloneWhereTheySayAll) {
+  boost::json::value file = tokenizer_for_gguf(GetParam());
+  keep_plain_tokens(file);
+  expect_same(file, false);
+}
+
+// What Mistral's files have: a mark in front of the first text alone, by Metaspace.
+TEST_P(QuantizedTokenizer, GivesTheIdsOfAFolderWithMetaspace) {
+  boost::json::value file = tokenizer_for_gguf(GetParam());
+  if (!file.at("model").at("byte_fallback").as_bool()) GTEST_SKIP() << "its spaces are bytes";
+  keep_plain_tokens(file);
+  for (const char* scheme : {"first", "always", "never"}) {
+    const boost::json::object metaspace = {
+        {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}};
+    file.at("normalizer") = nullptr;
+    file.at("pre_tokenizer") = metaspace;
+    expect_same(file, true);
   }
-  EXPECT_EQ(differing, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(FromJson, QuantizedTokenizer, ::testing::Values("llama3_like", "llama2_like", "gemma_like"));
