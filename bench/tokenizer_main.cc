@@ -57,7 +57,9 @@ Status measure(const std::string& path, const std::string& text) {
   const double begin = thread_seconds();
   HEADWATER_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, load(path));
   const double load_seconds = thread_seconds() - begin;
-  const auto encode = [&](const std::string& what) { return tokenizer.encode(what, text::SpecialTokens::kAsText); };
+  const auto encode = [&](const std::string& what) {
+    return tokenizer.encode(what, text::SpecialTokens::kAsText).value();
+  };
   const std::vector<TokenId> ids = encode(text);
   const double encode_seconds = best_seconds([&] { encode(text); });
   const double decode_seconds = best_seconds([&] { tokenizer.decode(ids, true); });

@@ -21,8 +21,12 @@ struct Run {
 
 class AddedTokens {
  public:
+  static constexpr size_t kBytesMax = 1024;  // of a spelling
+
   struct Match {
-    size_t begin;  // of what the token takes, spaces at its sides included where it strips them
+    // Of what the token takes, spaces at its sides included where it strips them; not empty. A token that was found in
+    // spaces which the one before it took begins before that one's end, and what is left of them behind it is text again.
+    size_t begin;
     size_t end;
     TokenId id;
   };

@@ -10,6 +10,7 @@ namespace headwater::text {
 namespace {
 
 constexpr size_t kWholeGraphemeBytesMax = 5;
+constexpr size_t kStringBytesMax = 256;  // of a string that is looked up: a file's array may lead round in circles
 
 size_t offset_of(uint32_t unit) {
   return static_cast<size_t>(unit >> 10) << ((unit & 1u << 9) >> 6);
@@ -61,6 +62,7 @@ Result<Charsmap> Charsmap::create(std::string_view bytes) {
 Charsmap::Found Charsmap::find(std::string_view text, bool longest) const {
   Found found;
   size_t node = offset_of(unit(0));
+  text = text.substr(0, kStringBytesMax);
   for (size_t i = 0; i < text.size() && text[i] != '\0'; ++i) {
     const auto byte = static_cast<uint8_t>(text[i]);
     node ^= byte;
@@ -79,7 +81,7 @@ Charsmap::Found Charsmap::find(std::string_view text, bool longest) const {
   return found;
 }
 
-std::string Charsmap::apply(std::string_view text, bool is_longest_prefix) const {
+std::string Charsmap::apply(std::string_view text, bool is_longest_prefix, size_t bytes_max) const {
   std::string out;
   out.reserve(text.size());
   const auto replace = [&](std::string_view part) {
@@ -87,7 +89,7 @@ std::string Charsmap::apply(std::string_view text, bool is_longest_prefix) const
     out += found.bytes > 0 ? found.replacement : part;
     return found.bytes > 0;
   };
-  while (!text.empty()) {
+  while (!text.empty() && out.size() <= bytes_max) {
     if (is_longest_prefix) {
       const Found found = find(text, true);
       size_t bytes = found.bytes > 0 ? found.bytes : first_character(text).bytes;

@@ -18,12 +18,14 @@ namespace headwater::text {
 
 class Charsmap {
  public:
-  static Result<Charsmap> create(std::string_view bytes);  // kCorrupt when the sizes do not fit
+  // kCorrupt when the sizes do not fit.
+  static Result<Charsmap> create(std::string_view bytes);
 
   // is_longest_prefix: at each position the longest string of the map, as SentencePiece does. Otherwise, as the package
   // `tokenizers` does: a grapheme of less than six bytes, or each character of a longer one, becomes what the shortest
   // string that it begins with stands for.
-  std::string apply(std::string_view text, bool is_longest_prefix) const;  // valid UTF-8 in and out
+  // Valid UTF-8 in and out; a result of more than bytes_max bytes may be cut there.
+  std::string apply(std::string_view text, bool is_longest_prefix, size_t bytes_max) const;
 
  private:
   struct Found {

@@ -202,7 +202,7 @@ Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer, st
                                                   const RenderOptions& options) const {
   HEADWATER_ASSIGN_OR_RETURN(const std::vector<TemplateSegment> segments, render(messages, options));
   std::vector<TokenId> ids;
-  tokenizer.encode(text_parts(segments), ids);
+  HEADWATER_RETURN_IF_ERROR(tokenizer.encode(text_parts(segments), ids));
   return ids;
 }
 

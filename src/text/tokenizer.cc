@@ -27,6 +27,14 @@ Status check_spec(const TokenizerSpec& spec) {
   return {};
 }
 
+// An added token is looked for at every byte of a text.
+Status check_added(const AddedToken& token, std::string_view spelling) {
+  if (spelling.size() <= AddedTokens::kBytesMax) return {};
+  return error(ErrorCode::kUnsupported,
+               "the added token {} has {} bytes as it is looked for in a text; at most {} are read", token.id,
+               spelling.size(), AddedTokens::kBytesMax);
+}
+
 // The runs of text[begin, end), counted from begin.
 std::vector<Run> runs_within(const std::vector<Run>& runs, size_t begin, size_t end) {
   std::vector<Run> within;
@@ -46,7 +54,7 @@ struct Tokenizer::Impl {
   Vocabulary vocabulary;
   std::unordered_map<std::string, TokenId> added_ids;  // by spelling
   AddedTokens added;                                   // found in the text as it is
-  AddedTokens added_normalized;                        // found in normalised text
+  AddedTokens added_normalized;                        // found in normalised text between those
   bool normalizes_control;                             // some control token is among the latter
   Normalizer normalizer;
   std::optional<PieceEncoder> pieces;  // always there; it points to the vocabulary
@@ -65,10 +73,11 @@ struct Tokenizer::Impl {
   bool has(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < types.size(); }
   bool is_control(TokenId id) const { return has(id) && types[static_cast<size_t>(id)] == TokenType::kControl; }
 
-  void encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const;
-  void encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
-                      std::vector<TokenId>& out) const;
-  std::string normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space) const;
+  Status encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const;
+  Status encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
+                        Normalizer::Budget& budget, std::vector<TokenId>& out) const;
+  Result<std::string> normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space,
+                                Normalizer::Budget& budget) const;
 };
 
 Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const TokenizerSpec& spec) {
@@ -82,9 +91,13 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
   bool normalizes_control = false;
   for (const AddedToken& token : spec.added) {
     added_ids.emplace(token.spelling, token.id);
-    if (token.is_normalized && !normalizer.is_empty()) {
+    HEADWATER_RETURN_IF_ERROR(check_added(token, token.spelling));
+    if (token.is_normalized) {
+      Normalizer::Budget budget(token.spelling.size());
+      HEADWATER_ASSIGN_OR_RETURN(std::string spelling, normalizer.apply(token.spelling, {}, space, budget));
+      HEADWATER_RETURN_IF_ERROR(check_added(token, spelling));
       normalized.push_back(token);
-      normalized_spellings.push_back(normalizer.apply(token.spelling, {}, space));
+      normalized_spellings.push_back(std::move(spelling));
       if (!token.is_control) renamed.emplace(token.id, normalized_spellings.back());
       normalizes_control = normalizes_control || token.is_control;
     } else {
@@ -120,9 +133,10 @@ Result<std::unique_ptr<Tokenizer::Impl>> Tokenizer::Impl::create(const Tokenizer
 
 // Where control tokens are looked for in normalised text, each run is normalised by itself, so that it is known what became
 // of it; otherwise the text is normalised as a whole.
-std::string Tokenizer::Impl::normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space) const {
+Result<std::string> Tokenizer::Impl::normalize(std::string_view text, std::vector<Run>& runs, Regex::Space& space,
+                                               Normalizer::Budget& budget) const {
   if (runs.size() == 1 || !normalizes_control) {
-    std::string out = normalizer.apply(text, {}, space);
+    HEADWATER_ASSIGN_OR_RETURN(std::string out, normalizer.apply(text, {}, space, budget));
     const SpecialTokens special = runs.size() == 1 ? runs[0].special : SpecialTokens::kAsText;
     runs.assign(1, {out.size(), special});
     return out;
@@ -131,42 +145,57 @@ std::string Tokenizer::Impl::normalize(std::string_view text, std::vector<Run>& 
   size_t begin = 0;
   for (Run& run : runs) {
     const size_t end = run.end;
-    out += normalizer.apply(text.substr(begin, end - begin), {begin == 0, end == text.size()}, space);
+    const Normalizer::Ends sides = {begin == 0, end == text.size()};
+    HEADWATER_ASSIGN_OR_RETURN(const std::string part,
+                               normalizer.apply(text.substr(begin, end - begin), sides, space, budget));
+    out += part;
     run.end = out.size();
     begin = end;
   }
   return out;
 }
 
-void Tokenizer::Impl::encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins, Scratch& scratch,
-                                     std::vector<TokenId>& out) const {
-  if (text.empty()) return;
-  if (normalizer.is_empty()) return pieces->encode(text, begins, scratch, out);
+Status Tokenizer::Impl::encode_stretch(std::string_view text, const std::vector<Run>& runs, bool begins,
+                                       Scratch& scratch, Normalizer::Budget& budget, std::vector<TokenId>& out) const {
+  if (text.empty()) return {};
+  if (normalizer.is_empty() && added_normalized.is_empty()) {
+    pieces->encode(text, begins, scratch, out);
+    return {};
+  }
   std::vector<Run> changed_runs = runs;
-  const std::string changed = normalize(text, changed_runs, scratch.cutting.space);
-  begins = begins && !normalizer.drops_front(text, scratch.cutting.space);
+  HEADWATER_ASSIGN_OR_RETURN(const std::string changed, normalize(text, changed_runs, scratch.cutting.space, budget));
+  if (begins) {
+    HEADWATER_ASSIGN_OR_RETURN(const bool drops_front, normalizer.drops_front(text, scratch.cutting.space));
+    begins = !drops_front;
+  }
   std::vector<AddedTokens::Match> matches;
   if (!added_normalized.is_empty()) added_normalized.find(changed, changed_runs, matches);
   size_t at = 0;
   for (const AddedTokens::Match& match : matches) {
-    pieces->encode(std::string_view(changed).substr(at, match.begin - at), begins && at == 0, scratch, out);
+    const size_t end = std::max(at, match.begin);
+    pieces->encode(std::string_view(changed).substr(at, end - at), begins && at == 0, scratch, out);
     out.push_back(match.id);
     at = match.end;
   }
   pieces->encode(std::string_view(changed).substr(at), begins && at == 0, scratch, out);
+  return {};
 }
 
-void Tokenizer::Impl::encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const {
+Status Tokenizer::Impl::encode(std::string_view text, const std::vector<Run>& runs, std::vector<TokenId>& out) const {
   std::vector<AddedTokens::Match> matches;
   added.find(text, runs, matches);
   matches.push_back({text.size(), text.size(), kNoToken});
   Scratch scratch(text.size());
+  Normalizer::Budget budget(text.size());
   size_t at = 0;
   for (const AddedTokens::Match& match : matches) {
-    encode_stretch(text.substr(at, match.begin - at), runs_within(runs, at, match.begin), at == 0, scratch, out);
+    const size_t end = std::max(at, match.begin);
+    HEADWATER_RETURN_IF_ERROR(
+        encode_stretch(text.substr(at, end - at), runs_within(runs, at, end), at == 0, scratch, budget, out));
     if (match.id != kNoToken) out.push_back(match.id);
     at = match.end;
   }
+  return {};
 }
 
 Result<Tokenizer> Tokenizer::create(const model::Checkpoint& checkpoint) {
@@ -195,7 +224,7 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-void Tokenizer::encode(std::span<const TextPart> parts, std::vector<TokenId>& out) const {
+Status Tokenizer::encode(std::span<const TextPart> parts, std::vector<TokenId>& out) const {
   std::string text;
   std::vector<Run> runs;  // neighbours with the same right are one run
   for (const TextPart& part : parts) {
@@ -205,23 +234,20 @@ void Tokenizer::encode(std::span<const TextPart> parts, std::vector<TokenId>& ou
     if (!runs.empty() && runs.back().special == part.special) runs.pop_back();
     runs.push_back({text.size(), part.special});
   }
-  if (!text.empty()) impl_->encode(text, runs, out);
+  return text.empty() ? Status() : impl_->encode(text, runs, out);
 }
 
-void Tokenizer::encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& out) const {
-  const TextPart part{text, special};
-  encode({&part, 1}, out);
-}
-
-std::vector<TokenId> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   std::vector<TokenId> ids;
-  encode(text, special, ids);
+  const TextPart part{text, special};
+  HEADWATER_RETURN_IF_ERROR(encode({&part, 1}, ids));
   return ids;
 }
 
-std::vector<TokenId> Tokenizer::encode_prompt(std::string_view text) const {
+Result<std::vector<TokenId>> Tokenizer::encode_prompt(std::string_view text) const {
   std::vector<TokenId> ids = impl_->prompt_prefix;
-  encode(text, SpecialTokens::kAsText, ids);
+  const TextPart part{text, SpecialTokens::kAsText};
+  HEADWATER_RETURN_IF_ERROR(encode({&part, 1}, ids));
   ids.insert(ids.end(), impl_->prompt_suffix.begin(), impl_->prompt_suffix.end());
   return ids;
 }

@@ -46,14 +46,13 @@ class Tokenizer {
   // Invalid UTF-8 is replaced by U+FFFD, one per maximal invalid subsequence. No BOS or EOS is added here. What the
   // vocabulary has no token for becomes tokens of its bytes, the unknown token, or none (SmolLM2 has none for some control
   // characters, such as U+0004). Time is O(n log n) in the text's length whatever the text, but for expressions of a
-  // tokenizer.json that take longer themselves.
-  void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& out) const;
-  std::vector<TokenId> encode(std::string_view text, SpecialTokens special) const;
+  // tokenizer.json that take longer themselves. kInvalidArgument: its normaliser makes far more of this text (normalizer.h).
+  Result<std::vector<TokenId>> encode(std::string_view text, SpecialTokens special) const;
   // The parts as one text: words reach across the borders of parts, but a control token is found only where its whole
-  // spelling lies in kParse parts.
-  void encode(std::span<const TextPart> parts, std::vector<TokenId>& out) const;
+  // spelling lies in kParse parts. Appends; part of it where it fails.
+  Status encode(std::span<const TextPart> parts, std::vector<TokenId>& out) const;
   // The prompt of a plain completion: BOS in front and EOS behind where the model's metadata ask for it.
-  std::vector<TokenId> encode_prompt(std::string_view text) const;
+  Result<std::vector<TokenId>> encode_prompt(std::string_view text) const;
 
   // Valid UTF-8: what is not becomes U+FFFD. The space that encoding puts in front of a text is taken off again.
   std::string decode(std::span<const TokenId> ids, bool skip_control) const;

@@ -14,7 +14,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr size_t kVocabularyMax = 1u << 22;
-constexpr size_t kAddedBytesMax = 1024;  // of an added token's spelling, which is looked for at every byte of a text
 
 Result<TokenId> read_id(const json::value* value, std::string_view what) {
   const int64_t* number = value ? value->if_int64() : nullptr;
@@ -151,10 +150,6 @@ Status read_added(const json::value& value, size_t ids_max, TokenizerSpec& spec)
   HEADWATER_ASSIGN_OR_RETURN(token.strips_right, fields.flag("rstrip", false));
   const auto id = static_cast<size_t>(token.id);
   if (token.spelling.empty()) return {};
-  if (token.spelling.size() > kAddedBytesMax) {
-    return error(ErrorCode::kUnsupported, "tokenizer.json: the added token {} has {} bytes; at most {} are read",
-                 token.id, token.spelling.size(), kAddedBytesMax);
-  }
   if (id >= ids_max) {
     return error(ErrorCode::kCorrupt, "tokenizer.json: the added token {} has the id {}; ids are below {}",
                  quoted(token.spelling), token.id, ids_max);

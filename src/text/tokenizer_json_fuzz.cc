@@ -31,11 +31,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tokenizer.is_ok()) return 0;
   for (const std::string_view text : {"Hello, world! the 1234  \r\n\t", "é字😀 \u0301ﬁ▁", "<s></s> [INST] the"}) {
     const auto ids = tokenizer->encode(text, SpecialTokens::kAsText);
-    for (const headwater::TokenId id : ids) {
+    if (const auto parsed = tokenizer->encode(text, SpecialTokens::kParse)) tokenizer->decode(*parsed, false);
+    if (!ids) continue;  // the file makes too much of the text
+    for (const headwater::TokenId id : *ids) {
       if (tokenizer->is_control(id) && id != tokenizer->unknown()) std::abort();
     }
-    if (headwater::testing::streamed(*tokenizer, ids) != tokenizer->decode(ids, true)) std::abort();
-    tokenizer->encode(text, SpecialTokens::kParse);
+    if (headwater::testing::streamed(*tokenizer, *ids) != tokenizer->decode(*ids, true)) std::abort();
   }
   return 0;
 }

@@ -13,6 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
+constexpr size_t kAroundMax = 1024;  // a short list of long lists of ids
 constexpr char kPunctuation[] = R"([\p{P}$+<=>^`|~])";
 constexpr char kWords[] =
     R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}]+|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}\s]+)";
@@ -112,6 +113,9 @@ Status read_metaspace(const json::value& value, TokenizerSpec& spec) {
   HEADWATER_ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::create(value, "the pre_tokenizer Metaspace",
                                                                          {"type", "replacement", "add_prefix_space",
                                                                           "prepend_scheme", "split", "str_rep"}));
+  const auto marks = [](const PreTokenizerStep& other) { return other.kind == PreTokenizerStep::Kind::kMetaspace; };
+  // Splits between several would double a text with each.
+  if (std::ranges::any_of(spec.pre_tokenizer, marks)) return refuse(fields.what(), "a second time");
   PreTokenizerStep step{.kind = PreTokenizerStep::Kind::kMetaspace};
   HEADWATER_ASSIGN_OR_RETURN(const std::string_view mark, fields.string("replacement"));
   if (count_characters(mark) != 1) return refuse(fields.what(), fmt::format("with the replacement {}", quoted(mark)));
@@ -213,6 +217,12 @@ Status append_template_token(const JsonFields& fields, std::string_view name, si
     if (!number || *number < 0 || static_cast<uint64_t>(*number) >= vocabulary) {
       return error(ErrorCode::kCorrupt, "tokenizer.json: TemplateProcessing gives {} an id that no token has",
                    quoted(name));
+    }
+    if (out.size() == kAroundMax) {
+      return error(ErrorCode::kUnsupported,
+                   "tokenizer.json: TemplateProcessing puts more than {} tokens on one side of a text; at most these "
+                   "are read",
+                   kAroundMax);
     }
     out.push_back(static_cast<TokenId>(*number));
   }

@@ -33,8 +33,8 @@ Result<Tokenizer> read(const std::string& json) {
 TEST(TokenizerJson, DescribesATokenizer) {
   const auto tokenizer = read(file_with());
   ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
-  EXPECT_EQ(tokenizer->encode("ababab b", SpecialTokens::kParse), (std::vector<TokenId>{4, 2, 3, 1}));
-  EXPECT_EQ(tokenizer->encode_prompt("a"), (std::vector<TokenId>{5, 0}));
+  EXPECT_EQ(tokenizer->encode("ababab b", SpecialTokens::kParse).value(), (std::vector<TokenId>{4, 2, 3, 1}));
+  EXPECT_EQ(tokenizer->encode_prompt("a").value(), (std::vector<TokenId>{5, 0}));
   EXPECT_EQ(tokenizer->bos(), 5);
   EXPECT_EQ(tokenizer->eos(), 2);
   EXPECT_EQ(tokenizer->end_of_generation(), (std::vector<TokenId>{2, 4, 5}));
@@ -51,7 +51,7 @@ TEST(TokenizerJson, RefusesMoreMergesThanAnyTokenizerHas) {
 TEST(TokenizerJson, ReadsMergesOfBothForms) {
   const auto tokenizer = read(file_with(R"([["a","b"],["ab","ab"]])", R"(["a b","ab ab"])"));
   ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
-  EXPECT_EQ(tokenizer->encode("abab", SpecialTokens::kParse), (std::vector<TokenId>{4}));
+  EXPECT_EQ(tokenizer->encode("abab", SpecialTokens::kParse).value(), (std::vector<TokenId>{4}));
 }
 
 TEST(TokenizerJson, RefusesByNameWhatItWouldDoDifferently) {
@@ -104,6 +104,22 @@ TEST(TokenizerJson, RefusesWhatContradictsItself) {
     EXPECT_EQ(status.code(), ErrorCode::kCorrupt) << replacement.substr(0, 60) << ": " << status.message();
     EXPECT_THAT(status.message(), HasSubstr(named));
   }
+}
+
+// Splits and marks in turn would double a text each time, and a list of lists of ids is longer than its file.
+TEST(TokenizerJson, RefusesPartsThatMultiply) {
+  const std::string metaspace = R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":false})";
+  const std::string split = R"({"type":"Split","pattern":{"Regex":" "},"behavior":"Isolated","invert":false})";
+  const std::string twice =
+      fmt::format(R"({{"type":"Sequence","pretokenizers":[{},{},{}]}})", metaspace, split, metaspace);
+  EXPECT_THAT(read(file_with(split, twice)).status().message(), HasSubstr("Metaspace a second time is not supported"));
+
+  std::string ids = "5", pieces;
+  for (int i = 1; i < 40; ++i) ids += ",5";
+  for (int i = 0; i < 30; ++i) pieces += R"({"SpecialToken":{"id":"<s>","type_id":0}},)";
+  std::string long_template = file_with("\"ids\":[5]", "\"ids\":[" + ids + "]");
+  long_template.insert(long_template.find(R"({"SpecialToken")"), pieces);
+  EXPECT_THAT(read(long_template).status().message(), HasSubstr("more than 1024 tokens on one side"));
 }
 
 TEST(TokenizerJson, RefusesAFileCutAnywhere) {

@@ -77,7 +77,7 @@ struct AddedToken {
   bool strips_left = false;
   bool strips_right = false;
   bool is_single_word = false;
-  bool is_normalized = false;  // looked for, itself normalised, in normalised text
+  bool is_normalized = false;  // looked for, itself normalised, in normalised text between those that are not
   bool operator==(const AddedToken&) const = default;
 };
 

@@ -10,6 +10,7 @@ namespace headwater::text {
 namespace {
 
 constexpr double kUnknownPenalty = 10;
+constexpr size_t kTokenBytesMax = 1024;  // looked for at every character of a word
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 Trie trie_of(const TokenizerSpec& spec) {
@@ -38,6 +39,11 @@ Unigram::Unigram(const TokenizerSpec& spec)
 }
 
 Result<Unigram> Unigram::create(const TokenizerSpec& spec) {
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    if (!spec.is_ordinary(id) || spec.tokens[id].size() <= kTokenBytesMax) continue;
+    return error(ErrorCode::kUnsupported, "token {} of the unigram vocabulary has {} bytes; at most {} are read", id,
+                 spec.tokens[id].size(), kTokenBytesMax);
+  }
   Unigram unigram(spec);
   if (unigram.unknown_ == kNoToken && !unigram.has_byte_tokens_) {
     return error(ErrorCode::kUnsupported,

@@ -106,7 +106,6 @@ Result<model::GgufHeader> write_keys(const TokenizerSpec& spec, uint64_t rows) {
 
 std::vector<AddedToken> added_in_order(const TokenizerSpec& spec) {
   std::vector<AddedToken> added = spec.added;
-  for (AddedToken& token : added) token.is_normalized = token.is_normalized && !spec.normalizer.empty();
   std::ranges::sort(added, {}, &AddedToken::id);
   return added;
 }

@@ -45,7 +45,7 @@ TEST_F(TokenizerGolden, GivesTheSameIdsWithControlTokensAsText) {
   ASSERT_GE(cases_.size(), 250u);
   for (const boost::json::object& line : cases_) {
     const std::string text(line.at("text").as_string());
-    EXPECT_EQ(tokenizer_->encode(text, SpecialTokens::kAsText), ids(line.at("ids"))) << line.at("text");
+    EXPECT_EQ(tokenizer_->encode(text, SpecialTokens::kAsText).value(), ids(line.at("ids"))) << line.at("text");
   }
 }
 
@@ -55,7 +55,7 @@ TEST_F(TokenizerGolden, GivesTheSameIdsWithControlTokensParsed) {
     const std::string text(line.at("text").as_string());
     const bool differs = line.contains("parsed");
     differing += differs;
-    EXPECT_EQ(tokenizer_->encode(text, SpecialTokens::kParse), ids(line.at(differs ? "parsed" : "ids")))
+    EXPECT_EQ(tokenizer_->encode(text, SpecialTokens::kParse).value(), ids(line.at(differs ? "parsed" : "ids")))
         << line.at("text");
   }
   EXPECT_GT(differing, 10u);
@@ -87,7 +87,7 @@ TEST_F(TokenizerGolden, ReadsTheModelsMetadata) {
   EXPECT_EQ(tokenizer_->find("<|im_end|>"), 2);
   EXPECT_TRUE(tokenizer_->is_control(16));
   EXPECT_FALSE(tokenizer_->is_control(17));
-  EXPECT_EQ(tokenizer_->encode_prompt("Hello"), tokenizer_->encode("Hello", SpecialTokens::kAsText));
+  EXPECT_EQ(tokenizer_->encode_prompt("Hello").value(), tokenizer_->encode("Hello", SpecialTokens::kAsText).value());
 }
 
 TEST_F(TokenizerGolden, EncodesAChatAsItsWholeText) {
@@ -95,7 +95,7 @@ TEST_F(TokenizerGolden, EncodesAChatAsItsWholeText) {
   const auto text = template_->render_text(messages, {});
   const auto encoded = template_->encode(*tokenizer_, messages, {});
   ASSERT_TRUE(text.is_ok() && encoded.is_ok());
-  EXPECT_EQ(*encoded, tokenizer_->encode(*text, SpecialTokens::kParse));
+  EXPECT_EQ(*encoded, tokenizer_->encode(*text, SpecialTokens::kParse).value());
 }
 
 TEST_F(TokenizerGolden, KeepsControlTokensInMessagesAsText) {

@@ -258,8 +258,7 @@ std::optional<ApiError> decode_tokenize(std::string_view text, const ServedModel
   if (body.has("messages")) return read_messages(body, served, out.ids, in_reasoning);
   const std::string_view field = body.has("prompt") ? "prompt" : "content";
   const bool special = body.boolean("add_special_tokens", body.boolean("add_special", field == "prompt"));
-  out.ids = encode_text(body.string(field), special, served);
-  return std::nullopt;
+  return encode_text(field, body.string(field), special, served, out.ids);
 }
 
 std::optional<ApiError> decode_detokenize(std::string_view text, const ServedModel& served, std::vector<TokenId>& out) {

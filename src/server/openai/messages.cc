@@ -217,7 +217,9 @@ std::optional<ApiError> read_messages(const Body& body, const ServedModel& serve
   std::string text;
   for (const text::TemplateSegment& segment : *segments) text += segment.text;
   if (auto failed = check_text_length("messages", text.size(), served)) return failed;
-  served.tokenizer->encode(text::text_parts(*segments), ids);
+  if (const Status encoded = served.tokenizer->encode(text::text_parts(*segments), ids); !encoded) {
+    return ApiError{.message = encoded.message(), .param = "messages"};
+  }
   in_reasoning = served.reasoning && ends_with_think(text);
   return ids.empty() ? std::optional(empty_prompt("messages")) : std::nullopt;
 }

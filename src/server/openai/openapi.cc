@@ -51,7 +51,7 @@ json::object number_schema(const Field& field) {
 
 json::object prompt_schema(const ServedModel& served) {
   json::object text = typed("string");
-  if (served.tokenizer->encode_prompt("").empty()) text["minLength"] = 1;
+  if (served.tokenizer->encode_prompt("").value().empty()) text["minLength"] = 1;
   json::object texts = list_of(text, 1);
   texts["maxItems"] = kChoicesMax;
   const json::object ids = list_of(token_id(served), 1);

@@ -15,7 +15,7 @@ std::optional<ApiError> read_prompt(const json::value& value, bool special, cons
                                     std::vector<TokenId>& ids, std::string* text) {
   if (value.is_string()) {
     if (auto failed = check_text_length("prompt", value.as_string().size(), served)) return failed;
-    ids = encode_text(view(value.as_string()), special, served);
+    if (auto failed = encode_text("prompt", view(value.as_string()), special, served, ids)) return failed;
     if (text != nullptr) *text = view(value.as_string());
   } else {
     const size_t count_max = size_t{served.context_max} + 1;  // one more shows that it is too long
@@ -70,8 +70,13 @@ std::optional<ApiError> read_token_ids(std::string_view field, const json::value
   return std::nullopt;
 }
 
-std::vector<TokenId> encode_text(std::string_view text, bool special, const ServedModel& served) {
-  return special ? served.tokenizer->encode_prompt(text) : served.tokenizer->encode(text, text::SpecialTokens::kAsText);
+std::optional<ApiError> encode_text(std::string_view field, std::string_view text, bool special,
+                                    const ServedModel& served, std::vector<TokenId>& ids) {
+  auto encoded =
+      special ? served.tokenizer->encode_prompt(text) : served.tokenizer->encode(text, text::SpecialTokens::kAsText);
+  if (!encoded) return ApiError{.message = encoded.status().message(), .param = std::string(field)};
+  ids = std::move(encoded).value();
+  return std::nullopt;
 }
 
 std::optional<ApiError> read_prompts(const Body& body, const ServedModel& served,

@@ -19,7 +19,8 @@ std::optional<ApiError> read_prompts(const Body& body, const ServedModel& served
                                      std::vector<std::vector<TokenId>>& prompts, std::vector<std::string>* texts);
 
 // A text alone; may give no token. special: BOS and EOS as the model asks for.
-std::vector<TokenId> encode_text(std::string_view text, bool special, const ServedModel& served);
+std::optional<ApiError> encode_text(std::string_view field, std::string_view text, bool special,
+                                    const ServedModel& served, std::vector<TokenId>& ids);
 
 // context_length_exceeded. prompt_tokens: exact, or at least so many.
 ApiError prompt_too_long(std::string_view field, size_t prompt_tokens, bool exact, const ServedModel& served);

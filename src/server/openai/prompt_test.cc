@@ -16,7 +16,9 @@ using testing::SizeIs;
 using Ids = std::vector<TokenId>;
 
 TEST(DecodePrompt, ReadsTextsAndIds) {
-  const auto ids = [](std::string_view text) { return kModel.tokenizer().encode(text, text::SpecialTokens::kAsText); };
+  const auto ids = [](std::string_view text) {
+    return kModel.tokenizer().encode(text, text::SpecialTokens::kAsText).value();
+  };
   EXPECT_THAT(decoded(Endpoint::kCompletions, R"({"prompt": "hello"})").prompts, ElementsAre(ids("hello")));
   EXPECT_THAT(decoded(Endpoint::kCompletions, R"({"prompt": ["a", "hello"]})").prompts,
               ElementsAre(ids("a"), ids("hello")));
@@ -320,10 +322,34 @@ TEST(DecodeMessages, AnOpenThinkBlockIsSeen) {
   EXPECT_FALSE(decoded(Endpoint::kChat, chat(""), closed).in_reasoning);
 }
 
+// A tokenizer's file may put much in place of little.
+TEST(DecodePrompt, ATextThatTheTokenizersFileMultipliesIsRefusedByName) {
+  text::TestVocabulary vocabulary("gpt-2");
+  vocabulary.spec().normalizer = {
+      {.kind = text::NormalizerStep::Kind::kReplace, .pattern = {"h", false}, .content = std::string(1024, 'a')}};
+  const text::Tokenizer tokenizer = vocabulary.tokenizer();
+  ServedModel served = kModel.served();
+  served.tokenizer = &tokenizer;
+  const std::string prompt = fmt::format(R"({{"prompt": "{}"}})", std::string(100, 'h'));
+  const std::string messages =
+      fmt::format(R"({{"messages": [{{"role": "user", "content": "{}"}}]}})", std::string(1000, 'h'));
+  Tokenize out;
+  const std::optional<ApiError> refusals[] = {error_of(Endpoint::kCompletions, prompt, served),
+                                              error_of(Endpoint::kChat, messages, served),
+                                              decode_tokenize(prompt, served, out)};
+  for (const auto& [refusal, param] :
+       {std::pair(refusals[0], "prompt"), {refusals[1], "messages"}, {refusals[2], "prompt"}}) {
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->status, 400);
+    EXPECT_EQ(refusal->param, param);
+    EXPECT_THAT(refusal->message, HasSubstr("the tokenizer's normaliser makes more than"));
+  }
+}
+
 TEST(DecodeTokenize, TakesOneOfThreeSources) {
   const TestModel model(true);
   const ServedModel served = model.served();
-  const Ids hello = model.tokenizer().encode("hello", text::SpecialTokens::kAsText);
+  const Ids hello = model.tokenizer().encode("hello", text::SpecialTokens::kAsText).value();
   Ids begun{model.tokenizer().bos()};
   begun.insert(begun.end(), hello.begin(), hello.end());
   for (const auto& [body, expected] :
