@@ -42,7 +42,9 @@ TokenContents TokenContents::to_decode(const TokenizerSpec& spec,
     const auto other = renamed.find(static_cast<TokenId>(id));
     const std::string_view spelling = other == renamed.end() ? spec.tokens[id] : other->second;
     const auto byte = spec.types[id] == TokenType::kByte ? byte_of_token(spelling) : std::nullopt;
-    if (byte) {
+    if (spec.types[id] == TokenType::kUnused) {
+      contents.add({});
+    } else if (byte) {
       contents.add(std::string(1, static_cast<char>(*byte)));
     } else if (spec.types[id] == TokenType::kControl) {
       contents.add(spelling);

@@ -121,12 +121,13 @@ struct TokenizerSpec {
 
   std::shared_ptr<const void> owned;  // what the views point into, where that is not the file itself
 
-  // Whether text may become the token by way of the model (rather than by being an added token).
+  // Whether text may become the token by way of the model (rather than by being an added token). No text becomes an unused
+  // one, nor it text: it names a row of the embedding beyond the vocabulary.
   bool is_ordinary(size_t id) const {
     const TokenType type = types[id];
     if (tokens[id].empty()) return false;
     if (type == TokenType::kUserDefined) return merges_user_defined;
-    return type == TokenType::kNormal || (type == TokenType::kUnused && model != ModelKind::kUnigram);
+    return type == TokenType::kNormal;
   }
 };
 

@@ -270,6 +270,28 @@ TEST(Tokenizer, FindsStrippingTokensInALongRunOfSpacesInItsLength) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
+// A writer of GGUF names the rows of the embedding that have no token so.
+TEST(Tokenizer, MakesNothingOfAnUnusedTokenNorOneOfText) {
+  for (const std::string spelling : {"[PAD7]", "aaaa"}) {  // the other tokens make the second
+    TestVocabulary bytes("llama-bpe");                     // takes whole words without a merge
+    TestSentencePiece scores(ModelKind::kScores), unigram(ModelKind::kUnigram);
+    for (TokenizerSpec* spec : {&bytes.spec(), &scores.spec(), &unigram.spec()}) {
+      const auto at = static_cast<size_t>(std::ranges::find(spec->tokens, spelling) - spec->tokens.begin());
+      if (at == spec->tokens.size()) spec->tokens.push_back(spelling);
+      spec->types.resize(spec->tokens.size());
+      spec->scores.resize(spec->tokens.size());
+      spec->types[at] = TokenType::kUnused;
+      const Tokenizer tokenizer = Tokenizer::create(*spec).value();
+      const auto unused = static_cast<TokenId>(at);
+      EXPECT_EQ(tokenizer.decode(std::vector{unused}, false), "");
+      EXPECT_EQ(tokenizer.find(spelling), kNoToken);
+      const std::vector<TokenId> ids = tokenizer.encode(spelling, SpecialTokens::kParse).value();
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), unused), 0);
+      EXPECT_EQ(tokenizer.decode(ids, true), spelling);
+    }
+  }
+}
+
 TEST(Tokenizer, NeverMakesAControlTokenOfTextByItsModel) {
   for (const ModelKind model : {ModelKind::kScores, ModelKind::kUnigram}) {
     const Tokenizer tokenizer = TestSentencePiece(model).tokenizer();
