@@ -24,7 +24,7 @@ TEST_F(RealModelOnCuda, TwoHundredRandomSchedulesGiveTheSameBits) {
                             .batch = random.between(1, 17),
                             .sharing = kSharing[random.below(3)],
                             .prefix_cache = random.below(4) > 0,
-                            .pages = random.between(24, 240),
+                            .pages = random.between(24, 120),
                             .run_ahead = random.below(3) > 0};
     SCOPED_TRACE(fmt::format("seed {}, schedule {}: {}", kSeed, i, schedule.name()));
     expect_the_same_answers(answers(schedule, [&](const engine::EngineMetrics& metrics) {
