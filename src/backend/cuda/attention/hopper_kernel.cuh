@@ -31,6 +31,7 @@ class AttendingWarpgroup {
         finish_(call, shared, stream, thread) {}
 
   __device__ void run() {
+    wait_for_kernels_ahead();
     for (uint32_t n = 0;; ++n) {
       const Job& job = stream_.wait_job(n);
       const uint32_t rows = uniform(job.tokens) * call_.group;
@@ -179,7 +180,6 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     ptx::fence_barrier_init();
   }
   __syncthreads();
-  wait_for_kernels_ahead();
   if (warpgroup == 0) {
     ptx::give_registers<40>();
     const uint32_t warp = uniform(thread / kWarp), lane = thread % kWarp;

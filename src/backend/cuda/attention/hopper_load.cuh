@@ -1,9 +1,13 @@
 // The loading warpgroup of the Hopper kernel: for each stream one warp for jobs, keys and values, and one for queries.
+//
+// What came with the step (items, page ids) and keys of earlier steps depend on no kernel ahead in the stream: they are read before
+// those have ended (overlap.cuh).
 #pragma once
 
 #include "backend/cuda/attention/hopper_shared.cuh"
 #include "backend/cuda/attention/rows.cuh"
 #include "backend/cuda/attention/state.cuh"
+#include "backend/cuda/overlap.cuh"
 
 namespace headwater::backend::cuda {
 
@@ -56,34 +60,39 @@ class Loader {
     // Read along with the header: a small step's first job, if that is what it turns out to be.
     uint32_t held = min((stream_ * gridDim.x + blockIdx.x) / call_.kv_heads, call_.items_max - 1);
     attention::WorkItem item = call_.items[held];
+    keys_new_ = call_.header->keys_new;
     const uint32_t items_large = call_.header->items_large, items_small = call_.header->items - items_large;
     const uint32_t items_together = call_.header->reads_again != 0 ? kItemsTogether : 1;
     const uint32_t large = items_large * call_.kv_heads, small = items_small * call_.kv_heads;
     const uint32_t busy = min(large, gridDim.x), first = (gridDim.x - busy) * kStreams;
     uint32_t job_large = blockIdx.x;
     // The first ones go to a stream of each block before any block has two.
-    uint32_t job =
-        blockIdx.x < busy ? __shfl_sync(~0u, take(first, small), 0) : stream_ * (gridDim.x - busy) + blockIdx.x - busy;
+    bool is_known = blockIdx.x >= busy;
+    uint32_t job = is_known ? stream_ * (gridDim.x - busy) + blockIdx.x - busy : 0;
     while (job_large < large || job < small) {
       const bool is_shared = job_large < large;
       JobPlace at = is_shared ? place_of_job(job_large, items_large, call_.kv_heads, 1)
                               : place_of_job(job, items_small, call_.kv_heads, items_together);
       if (!is_shared) at.item += items_large;
       if (held != at.item) item = call_.items[held = at.item];
+      if (is_shared) job_large += gridDim.x;
+      if (item.key_count <= kPolicy.tile_keys + keys_new_) wait_ahead();  // its first tile does
+      // The next one of the queue, on its way beside the loads unless these go ahead of other kernels' ends.
+      const bool takes = !is_shared || !is_known, goes_ahead = !has_waited_;
+      is_known = true;
       uint32_t next = job;
-      if (is_shared) {
-        job_large += gridDim.x;
-      } else {
-        next = take(first, small);
-      }
+      if (takes && !goes_ahead) next = take(first, small);
       for (uint32_t slab = is_shared ? stream_ : 0; slab * call_.tokens_slab < item.token_count; ++slab) {
         pass_on(item, at.kv_head, slab, is_shared);
         load(item, at.kv_head, is_shared);
         if (is_shared) break;
       }
+      wait_ahead();
+      if (takes && goes_ahead) next = take(first, small);
       job = __shfl_sync(~0u, next, 0);
     }
     pass_on({}, 0, 0, false);
+    wait_ahead();
     if (small > first && lane_ == 0 && atomicAdd(&call_.queue[1], 1) == kStreams * gridDim.x - 1) {
       call_.queue[0] = 0;
       call_.queue[1] = 0;
@@ -92,6 +101,11 @@ class Loader {
 
  private:
   static constexpr uint32_t kItemsTogether = 32;
+
+  __device__ void wait_ahead() {
+    if (!has_waited_) wait_for_kernels_ahead();
+    has_waited_ = true;
+  }
 
   // In lane 0. The first jobs are not taken from the queue.
   __device__ uint32_t take(uint32_t first, uint32_t small) const {
@@ -126,6 +140,7 @@ class Loader {
       const Tile tile = tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut);
       key = tile.end;
       if (is_shared && t % kStreams != stream_) continue;
+      if (tile.end + keys_new_ > key_end) wait_ahead();
       load_tile(tile, kv_head, page_ids.of((tile.begin - item.key_begin) / call_.chunk));
       keys += tile.end - tile.begin;
     }
@@ -167,6 +182,8 @@ class Loader {
   const AttendCall& call_;
   Shared& shared_;
   uint32_t stream_, lane_;
+  uint32_t keys_new_ = 0;
+  bool has_waited_ = false;
   uint32_t uses_ = 0;  // of this stream's slots
   uint32_t jobs_ = 0;  // passed on
 };
@@ -245,6 +262,7 @@ class QueryLoader {
       : call_(call), shared_(shared), stream_(shared.stream[stream]), stream_index_(stream), lane_(lane) {}
 
   __device__ void run() {
+    wait_for_kernels_ahead();
     uint32_t uses = 0;
     for (uint32_t n = 0;; ++n) {
       const Job& job = stream_.wait_job(n);
