@@ -71,7 +71,7 @@ struct PlanSettings {
 
 // What a piece of work costs one worker while the others work too, in nanoseconds for one KV head. Additive over items:
 //   cost(rows, keys) = item + keys * join(read, ceil(rows / rows_tile) * key_tile + rows * key_row)
-//                      + rows * (row + partial * states) + (states > 0 ? unsettled : 0)
+//                      + rows_cost(rows) + rows * partial * states + (states > 0 ? unsettled : 0)
 // with read = key_first for the first item over a run in this step (plan order); for later ones key_repeat, but key_far in
 // items of far_keys and more, since then the near cache has lost a key before an item comes back to it (between near_keys
 // and far_keys in proportion). join(a, b) = a + b - overlap * min(a, b). States: 0 for a direct item, 1 for a folding one, and one a cut for the others. A tail counts its
@@ -91,13 +91,20 @@ struct CostModel {
   uint32_t rows_tile = 1;
   double key_tile = 1.5;  // arithmetic of one row tile on one key
   double key_row = 0;     // of each of its rows
-  double row = 20;
+  double row = 20;        // the first rows_dear rows of an item
+  uint32_t rows_dear = 1u << 30;
+  double row_cheap = 0;  // each further one
   double gain_min = 0;  // share of the flat makespan that sharing must save to be taken: the error of the figures above
   double partial = 60;  // one row's state written and merged
   double unsettled = 0;  // an item that does not write its output itself
   double merge = 0;      // once, when anything is merged, and for each state of the token that has the most
   double merge_state = 0;
 };
+
+inline double rows_cost(const CostModel& cost, uint32_t rows) {
+  const uint32_t dear = rows < cost.rows_dear ? rows : cost.rows_dear;
+  return dear * cost.row + (rows - dear) * cost.row_cheap;
+}
 
 // What a key costs an item of `rows` rows: reading it takes `read`, beside its arithmetic.
 inline double key_cost(const CostModel& cost, uint32_t rows, double read) {

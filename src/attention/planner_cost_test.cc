@@ -103,11 +103,11 @@ class NaiveSearch {
     if (attended_[n]) {
       uint32_t tokens = 0;
       for (uint32_t r : node.members) tokens += sequences_[r].q_len;
-      const double rows = tokens * group_;
+      const uint32_t rows = tokens * group_;
       const uint32_t begin = nodes_[pushed[0]].begin;
       const bool leaf = node.members.size() == 1;
       const uint32_t half = leaf ? quantum_ / 2 : 0;  // the last cut of a tail counts as half full
-      const double arithmetic = std::ceil(rows / cost_.rows_tile) * cost_.key_tile + rows * cost_.key_row;
+      const double arithmetic = std::ceil(1.0 * rows / cost_.rows_tile) * cost_.key_tile + rows * cost_.key_row;
       for (size_t run : pushed) {
         const uint32_t keys = nodes_[run].end - nodes_[run].begin - (run == n ? half : 0);
         sum += keys * (read_[run] ? key_again(node.end - half - begin, arithmetic) : key(cost_.key_first, arithmetic));
@@ -115,7 +115,7 @@ class NaiveSearch {
       }
       const uint32_t last = (leaf ? sequences_[node.members[0]].kv_len : node.end) - 1;
       const uint32_t states = !folds ? last / settings_.cut - begin / settings_.cut + 1 : leaf ? 0 : 1;
-      sum += cost_.item + rows * (cost_.row + cost_.partial * states);
+      sum += cost_.item + rows_cost(cost_, rows) + rows * cost_.partial * states;
       pushed.clear();
       folds = false;
     }
@@ -158,6 +158,8 @@ TEST(PlannerCost, TheChoiceIsTheCheapestOfAll) {
                          .key_tile = 1.5,
                          .key_row = 0.25 * random.below(3),
                          .row = 1.0 * random.below(5),
+                         .rows_dear = random.between(1, 40),
+                         .row_cheap = 0.5 * random.below(5),
                          .partial = 1.0 * random.below(10)};
     const uint32_t group = random.between(1, 3);
     NaiveSearch search(sequences, 4, settings, cost, group);

@@ -62,7 +62,7 @@ struct Rules {
       const auto key = [&](double read) { return key_cost(cost, rows, read) * rules.parts() / parts; };
       // Whoever has half of a worker has not half of the memory's rate when the others do not read.
       const double key_alone = cost.key_alone > 0 ? key(cost.key_alone * parts / rules.parts()) : 0;
-      rules.rates_by_tokens.push_back({cost.item + rows * cost.row, key(cost.key_first), key(cost.key_repeat),
+      rules.rates_by_tokens.push_back({cost.item + rows_cost(cost, rows), key(cost.key_first), key(cost.key_repeat),
                                        key(cost.key_far), key_alone, rows * cost.partial, cost.unsettled, parts});
     }
     return rules;

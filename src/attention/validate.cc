@@ -83,7 +83,7 @@ Status check_planner(const PlanLimits& limits, const PlanSettings& settings, con
   if (!(cost.gain_min >= 0 && cost.gain_min < 1)) return invalid("a gain_min of {}; use 0 to below 1", cost.gain_min);
   for (double value :
        {cost.step, cost.item, cost.key_first, cost.key_repeat, cost.key_far, cost.key_alone, cost.key_tile,
-        cost.key_row, cost.row, cost.partial, cost.unsettled, cost.merge, cost.merge_state}) {
+        cost.key_row, cost.row, cost.row_cheap, cost.partial, cost.unsettled, cost.merge, cost.merge_state}) {
     if (!std::isfinite(value) || value < 0) return invalid("a cost of {} ns; costs are finite and not negative", value);
   }
   return Status();

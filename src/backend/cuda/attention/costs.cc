@@ -1,5 +1,7 @@
 #include "backend/cuda/attention/costs.h"
 
+#include <algorithm>
+
 #include "backend/cuda/attention/policy.h"
 
 namespace headwater::backend::cuda {
@@ -13,9 +15,9 @@ struct Costs {
   double key_repeat;               // from L2
   double key_alone, key_at_least;  // by one stream of a block: by its bytes, and in any case; 0: not told apart
   uint32_t rows_tile;
-  double tile;         // both products and the softmax of so many rows and one key
-  double row;          // loaded, written, merged; the code of many rows fetched
-  double merge_state;  // of the rows that have the most
+  double tile;            // both products and the softmax of so many rows and one key
+  double row, row_cheap;  // loaded, written, merged; the code of many rows fetched: the first slab's, those beyond
+  double merge_state;     // of the rows that have the most
 };
 constexpr double kKeyFirst = 15.8;  // 4.28 TB/s over 132
 constexpr double kPartial = 32;     // 512 bytes written and read again
@@ -32,6 +34,7 @@ constexpr Costs kAdaptive{.step = 7800,
                           .rows_tile = 8,
                           .tile = 1.07,
                           .row = 135,
+                          .row_cheap = 20,
                           .merge_state = 425};
 // Every job takes the way of many rows, whose products have 64, and writes a state for every cut.
 constexpr Costs kInvariant{.step = 7000,
@@ -43,6 +46,7 @@ constexpr Costs kInvariant{.step = 7000,
                            .rows_tile = kSlabRows,
                            .tile = 8.0,
                            .row = 20,
+                           .row_cheap = 20,
                            .merge_state = 90};
 
 }  // namespace
@@ -61,7 +65,9 @@ attention::CostModel attention_costs(const ops::KvShape& shape, bool is_invarian
   cost.overlap = 1;
   cost.rows_tile = costs.rows_tile;
   cost.key_tile = costs.tile * width;
-  cost.row = costs.row;
+  cost.row = costs.row * std::min(width, 1.0);
+  cost.rows_dear = kSlabRows;
+  cost.row_cheap = costs.row_cheap * std::min(width, 1.0);
   cost.partial = kPartial * width;
   cost.unsettled = costs.unsettled;
   cost.merge = kMerge;
