@@ -20,9 +20,9 @@ for target in $targets; do
   mkdir -p "$work"
   [ -d "$corpus" ] && cp -n "$corpus"/* "$work"/
   binary=$(find build/fuzz -type f -name "$target" -perm -u+x | head -1)
-  limits=(-timeout=20)
+  limits=(-timeout=5)
   case $target in  # readers of files: no piece of memory above twice the input and 16 MiB
-    fuzz_gguf | fuzz_safetensors | fuzz_config_json | fuzz_families | fuzz_tokenizer_json) limits=(-timeout=5 -malloc_limit_mb=17) ;;
+    fuzz_gguf | fuzz_safetensors | fuzz_config_json | fuzz_families | fuzz_tokenizer_json) limits+=(-malloc_limit_mb=17) ;;
   esac
   echo "fuzz: $target, $seconds s"
   if ! "$binary" "$work" -max_total_time="$seconds" -rss_limit_mb=4096 "${limits[@]}" -artifact_prefix=build/fuzz/finds/ \

@@ -85,7 +85,7 @@ Result<jinja::Template> parse_source(std::string_view source, const TemplateLimi
                  source.size(), limits.source_bytes);
   }
   if (!is_valid_utf8(source)) return error(ErrorCode::kInvalidArgument, "the chat template is not valid UTF-8");
-  return jinja::parse_template(source, limits.depth);
+  return jinja::parse_template(source, limits.words, limits.depth);
 }
 
 std::tm local_time() {

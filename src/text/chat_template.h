@@ -53,8 +53,9 @@ struct RenderOptions {
 
 struct TemplateLimits {
   uint32_t source_bytes = 1u << 20;
-  uint32_t steps = 500'000;  // evaluated nodes; 64 bytes of scanned text count as one
-  uint32_t depth = 64;       // nesting of expressions and blocks
+  uint32_t words = 1u << 16;  // names, literals, signs and stretches of text
+  uint32_t steps = 500'000;   // evaluated nodes; 64 bytes of scanned text count as one
+  uint32_t depth = 64;        // nesting of expressions and blocks
   uint32_t output_bytes = 16u << 20;
   uint32_t memory_bytes = 32u << 20;  // of all values built, whether still alive or not; messages included
 };

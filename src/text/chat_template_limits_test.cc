@@ -41,6 +41,8 @@ std::vector<Hostile> hostile_templates() {
       {"{% macro f(n) %}{{ f(n)|upper|trim ~ [f(n), {'a': f(n)}] }}{% endmacro %}{{ f(0) }}", kLevels},
       {"{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(50) }}", kSteps},
       {"{{ range(10**9) }}", "more than 100000 numbers"},
+      {repeat("{{ x }}", 149000), "more than 65536 words and signs"},
+      {"{{ [" + repeat("1,", 500000) + "] }}", "more than 65536 words and signs"},
       {"{% set x = 3 ** 1000000000000 %}", "does not fit 64 bits"},
       {"{{ [0] * 1000000000000 }}", kBytes},
       {"{% set ns = namespace(x=[0]) %}{% for i in range(60) %}{% set ns.x = ns.x * 2 %}{% endfor %}", kMore},

@@ -82,24 +82,8 @@ TEST_F(RealModelInvariance, BitsAreThoseOfAnEngineWithoutPrefixCache) {
   }
 }
 
-// Answers of three pages each in a pool for half of them: some sequences give their pages up and are computed again.
 TEST_F(RealModelInvariance, BitsDoNotDependOnPreemption) {
-  std::vector<engine::Request> requests(requests_.begin(), requests_.begin() + 5);
-  for (engine::Request& request : requests) {
-    request.prompt.erase(request.prompt.begin(), request.prompt.begin() + 256);
-    request.sampling.tokens_max = 96;
-  }
-  const ExactAnswers expected = answers({.step_tokens = 64, .batch = 5}, requests);
-  ASSERT_EQ(expected.size(), requests.size());
-  for (const bool prefix_cache : {true, false}) {
-    const Schedule schedule{.step_tokens = 64, .batch = 5, .prefix_cache = prefix_cache, .pages = 16};
-    SCOPED_TRACE(schedule.name());
-    const auto look = [&](const engine::EngineMetrics& metrics) {
-      EXPECT_GT(metrics.preemptions.value(), 0u);
-      EXPECT_EQ(metrics.evictions.value() > 0, prefix_cache);
-    };
-    expect_the_same_answers(answers(schedule, requests, look), expected);
-  }
+  expect_the_same_answers_when_preempted({.step_tokens = 64, .batch = 5});
 }
 
 }  // namespace

@@ -107,6 +107,27 @@ class RealModelSchedules : public ::testing::Test {
     }
   }
 
+  // Answers of three pages each in a pool for half of them: some sequences give their pages up and are computed again.
+  static void expect_the_same_answers_when_preempted(Schedule schedule) {
+    std::vector<engine::Request> requests(requests_.begin(), requests_.begin() + 5);
+    for (engine::Request& request : requests) {
+      request.prompt.erase(request.prompt.begin(), request.prompt.begin() + 256);
+      request.sampling.tokens_max = 96;
+    }
+    const ExactAnswers expected = answers(schedule, requests);
+    ASSERT_EQ(expected.size(), requests.size());
+    schedule.pages = 16;
+    for (const bool prefix_cache : {true, false}) {
+      schedule.prefix_cache = prefix_cache;
+      SCOPED_TRACE(schedule.name());
+      const auto look = [&](const engine::EngineMetrics& metrics) {
+        EXPECT_GT(metrics.preemptions.value(), 0u);
+        EXPECT_EQ(metrics.evictions.value() > 0, prefix_cache);
+      };
+      expect_the_same_answers(answers(schedule, requests, look), expected);
+    }
+  }
+
   static inline std::unique_ptr<LoadedModel> loaded_;
   static inline std::vector<engine::Request> requests_;
   static inline ExactAnswers expected_;

@@ -35,7 +35,7 @@ std::string normalize(std::string_view source) {
 
 class Lexer {
  public:
-  explicit Lexer(std::string_view source) : source_(normalize(source)) {
+  Lexer(std::string_view source, uint32_t tokens_max) : source_(normalize(source)), tokens_max_(tokens_max) {
     for (size_t i = 0; i < source_.size(); ++i) {
       if (source_[i] == '\n') line_begins_.push_back(i + 1);
     }
@@ -168,6 +168,10 @@ class Lexer {
         return {};
       }
       HEADWATER_RETURN_IF_ERROR(read_token());
+      if (tokens_.size() > tokens_max_) {  // looked at in tags alone: no two stretches of text follow each other
+        return error_at(position(at_), ErrorCode::kExhausted, "it has more than {} words and signs; give a shorter one",
+                        tokens_max_);
+      }
     }
   }
 
@@ -258,13 +262,14 @@ class Lexer {
   size_t at_ = 0;
   bool line_starting_ = true;
   std::string brackets_;  // the closing brackets that are due, innermost last
+  const uint32_t tokens_max_;
   std::vector<Token> tokens_;
 };
 
 }  // namespace
 
-Result<std::vector<Token>> tokenize(std::string_view source) {
-  return Lexer(source).run();
+Result<std::vector<Token>> tokenize(std::string_view source, uint32_t tokens_max) {
+  return Lexer(source, tokens_max).run();
 }
 
 }  // namespace headwater::text::jinja

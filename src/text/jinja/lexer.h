@@ -31,7 +31,8 @@ struct Token {
   std::string text;  // the data, name, operator or number as written; a string's value
 };
 
-// kInvalidArgument for text that is no template, kUnsupported for spellings that jinja2 knows and we do not.
-Result<std::vector<Token>> tokenize(std::string_view source);
+// kInvalidArgument for text that is no template, kUnsupported for spellings that jinja2 knows and we do not, kExhausted beyond
+// tokens_max.
+Result<std::vector<Token>> tokenize(std::string_view source, uint32_t tokens_max);
 
 }  // namespace headwater::text::jinja

@@ -256,8 +256,8 @@ class StatementParser {
 
 }  // namespace
 
-Result<Template> parse_template(std::string_view source, uint32_t depth_max) {
-  HEADWATER_ASSIGN_OR_RETURN(std::vector<Token> tokens, tokenize(source));
+Result<Template> parse_template(std::string_view source, uint32_t tokens_max, uint32_t depth_max) {
+  HEADWATER_ASSIGN_OR_RETURN(std::vector<Token> tokens, tokenize(source, tokens_max));
   return StatementParser(std::move(tokens), depth_max).run();
 }
 
