@@ -76,10 +76,12 @@ class Loader {
       if (!is_shared) at.item += items_large;
       if (held != at.item) item = call_.items[held = at.item];
       if (is_shared) job_large += gridDim.x;
-      if (item.key_count <= kPolicy.tile_keys + keys_new_) wait_ahead();  // its first tile does
-      // The next one of the queue, on its way beside the loads unless these go ahead of other kernels' ends.
-      const bool takes = !is_shared || !is_known, goes_ahead = !has_waited_;
+      // The next one of the queue is taken beside the loads. Those of a large job go ahead of other kernels' ends first; those of a
+      // small one do where the queue is empty: to take late what all take at the same time costs more.
+      const bool takes = !is_shared || !is_known;
       is_known = true;
+      if (!is_shared && small > first) wait_ahead();
+      const bool goes_ahead = !has_waited_;
       uint32_t next = job;
       if (takes && !goes_ahead) next = take(first, small);
       for (uint32_t slab = is_shared ? stream_ : 0; slab * call_.tokens_slab < item.token_count; ++slab) {
