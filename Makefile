@@ -8,7 +8,8 @@ setup: ## install dependencies, fetch the default model
 	tools/setup.sh
 build: setup     ## build into build/release (CUDA=1 adds the CUDA back end)
 	tools/build.sh headwater
-run: build       ## the demo: many chats behind one prompt, the prefix attended once
+run: build       ## the demo: many chats behind one prompt, the prefix attended once (measures the machine first, once)
+	-build/release/headwater tune --once
 	build/release/headwater demo
 	@echo "Next: make serve starts the server with this model on http://127.0.0.1:8000 (README.md shows two clients)"
 serve: build     ## the OpenAI-compatible server on http://127.0.0.1:8000, with the fetched model or MODEL=path

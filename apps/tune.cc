@@ -16,7 +16,7 @@ struct TuneOptions {
   uint32_t threads = 0;
   std::string output;
   double seconds = 13;
-  bool dry_run = false;
+  bool dry_run = false, once = false;
 };
 
 std::string today() {
@@ -56,6 +56,12 @@ void print_change(std::ostream& out, ops::Backend& backend, const ops::Costs& co
   row("a merged state of a row", before.partial, after.partial);
 }
 
+// The date of the costs that the file has of this back end and machine; "" where it has none.
+std::string date_known(const std::string& path, const ops::BackendInfo& info) {
+  const Result<CostsFile> file = read_costs(path);
+  return file && costs_for(*file, info) ? file->date : "";
+}
+
 Status tune(const TuneOptions& options) {
   const std::string path = options.output.empty() ? default_costs_path() : options.output;
   if (path.empty() && !options.dry_run) {
@@ -65,6 +71,10 @@ Status tune(const TuneOptions& options) {
   const auto elapsed = [&clock, begin = clock.now_ns()] { return static_cast<double>(clock.now_ns() - begin) * 1e-9; };
   HEADWATER_ASSIGN_OR_RETURN(auto backend, backend::create_backend(options.backend, {options.threads, ""}));
   const ops::BackendInfo info = backend->info();
+  if (const std::string date = options.once ? date_known(path, info) : ""; !date.empty()) {
+    std::cout << fmt::format("{}: costs of this machine, measured {}\n", path, date);
+    return {};
+  }
   CostsFile file{info.costs_version, today(), info.name, info.device, info.workers, {}};
   const std::vector<std::string> targets = targets_in_order(info);
   const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -98,7 +108,8 @@ void add_tune(CLI::App& app, std::function<Status()>& run) {
   auto o = std::make_shared<TuneOptions>();
   CLI::App* c = app.add_subcommand("tune", "measure what attention costs here, for the planner (13 seconds)");
   c->add_option("-o,--output", o->output, "the file (default: headwater/costs.json in the user's cache folder)");
-  c->add_flag("--dry-run", o->dry_run, "print the costs as JSON and write no file");
+  c->add_flag("--once", o->once, "do nothing where the file has this machine's costs");
+  c->add_flag("--dry-run", o->dry_run, "print the costs as JSON and write no file")->excludes("--once");
   c->add_option("--seconds", o->seconds, "to measure for, about")->check(CLI::Range(0.5, 120.0))->capture_default_str();
   c->add_option("--backend", o->backend, "auto or cpu")->envname("HEADWATER_BACKEND")->capture_default_str();
   c->add_option("-t,--threads", o->threads, "worker threads (0: all cores)")
