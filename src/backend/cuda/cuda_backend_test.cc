@@ -159,6 +159,24 @@ TEST_F(CudaTest, AFailureThatNobodyCollectedComesBackFromTheNextStep) {
   EXPECT_TRUE(backend_->finish());
 }
 
+// An error that the device does not recover from: whoever asks hears of it, and nobody waits for ever.
+void run_into_an_illegal_address(ops::Backend& backend) {
+  const Result<ops::StepBlock> block = backend.create_step_block(kFewRows);
+  const bool began = backend.begin_step(*block).is_ok();
+  const ops::Matrix nowhere{reinterpret_cast<float*>(uintptr_t{4096}), 8, 64, 64};
+  backend.gate_mul({nowhere, nowhere, nowhere});
+  const Status first = backend.finish(), next = backend.begin_step(*block).status(), last = backend.finish();
+  std::fprintf(stderr, "%s; then: %s; then: %s\n", first.message().c_str(), next.message().c_str(),
+               last.message().c_str());
+  std::_Exit(began && !first && !next && !last ? 0 : 1);
+}
+
+using CudaDeathTest = CudaTest;
+TEST_F(CudaDeathTest, AnIllegalAddressFailsThisStepAndAllLaterOnes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run_into_an_illegal_address(*backend_), ::testing::ExitedWithCode(0), "illegal memory access");
+}
+
 TEST_F(CudaTest, ARecordingKeepsTheFailureOfWhatWasEnqueuedBefore) {
   enqueue_what_fails(*backend_);
   EXPECT_TRUE(backend_->record([] {}));
