@@ -1,13 +1,12 @@
 #include "apps/costs_file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "model/output_file.h"
 #include "observe/log.h"
 
 namespace headwater::apps {
@@ -126,19 +125,32 @@ Result<CostsFile> read_costs(const std::string& path) {
   return parse_costs(text);
 }
 
-Status write_costs(const std::string& path, const CostsFile& file) {
-  const Status failure = error(ErrorCode::kNotFound, "{}: cannot be written; name another place with --output", path);
+namespace {
+
+// Makes its folder. A link is followed: what it names is written.
+Result<model::OutputFile> create_costs_file(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
-  const std::string partial = fmt::format("{}.{}", path, getpid());
-  std::ofstream out(partial, std::ios::binary);
-  out << costs_json(file);
-  out.close();
-  if (out) std::filesystem::rename(partial, path, failed);
-  if (out && !failed) return {};
-  std::filesystem::remove(partial, failed);
-  return failure;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, failed);
+  return model::OutputFile::create(failed ? path : (folder / target).string());
+}
+
+}  // namespace
+
+Status check_costs_place(const std::string& path) {
+  const Status status = create_costs_file(path).status();
+  return status ? status : error(status.code(), "{}; name another place with --output", status.message());
+}
+
+Status write_costs(const std::string& path, const CostsFile& file) {
+  const auto written = [&]() -> Status {
+    HEADWATER_ASSIGN_OR_RETURN(model::OutputFile out, create_costs_file(path));
+    HEADWATER_RETURN_IF_ERROR(out.write(std::as_bytes(std::span<const char>(costs_json(file)))));
+    return out.commit();
+  }();
+  if (written) return {};
+  return error(written.code(), "{}; name another place with --output", written.message());
 }
 
 Result<ops::Costs> costs_for(const CostsFile& file, const ops::BackendInfo& info) {

@@ -23,9 +23,11 @@ struct CostsFile {
 std::string default_costs_path();
 
 std::string costs_json(const CostsFile& file);
-Result<CostsFile> parse_costs(std::string_view text);                // kCorrupt
-Result<CostsFile> read_costs(const std::string& path);               // also kNotFound
-Status write_costs(const std::string& path, const CostsFile& file);  // makes the folder; whole or not at all
+Result<CostsFile> parse_costs(std::string_view text);   // kCorrupt
+Result<CostsFile> read_costs(const std::string& path);  // also kNotFound
+// Makes the folder, and a file that is there whole or not at all. kInvalidArgument where something else than a file has the name.
+Status write_costs(const std::string& path, const CostsFile& file);
+Status check_costs_place(const std::string& path);  // whether write_costs() can begin
 
 // The entry for the back end. kUnsupported says what differs.
 Result<ops::Costs> costs_for(const CostsFile& file, const ops::BackendInfo& info);

@@ -158,6 +158,20 @@ TEST_F(CostsFiles, AnOutputThatCannotBeWrittenIsAnErrorThatLeavesNothing) {
   EXPECT_EQ(files, 2u);
 }
 
+TEST_F(CostsFiles, WhatIsNoFileIsNotReplacedAndALinkIsFollowed) {
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  for (const Status& status : {check_costs_place(path("fifo")), write_costs(path("fifo"), file_)}) {
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("is not replaced"), std::string::npos) << status.message();
+  }
+  EXPECT_TRUE(fs::is_fifo(path("fifo")));
+  fs::create_symlink("real.json", path("link.json"));
+  ASSERT_TRUE(check_costs_place(path("link.json")));
+  ASSERT_TRUE(write_costs(path("link.json"), file_));
+  EXPECT_TRUE(fs::is_symlink(path("link.json")));
+  EXPECT_TRUE(read_costs(path("real.json")));
+}
+
 TEST_F(CostsFiles, ABackEndWithoutCostsTakesNoFile) {
   const auto reference = backend::create_backend("reference", {1, ""}).value();
   ASSERT_TRUE(write_costs(path(), file_));

@@ -9,6 +9,7 @@
 #include "model/file_signals.h"
 #include "model/model.h"
 #include "model/write_gguf.h"
+#include "text/text.h"
 #include "text/tokenizer_gguf.h"
 #include "text/write_tokenizer.h"
 
@@ -42,6 +43,7 @@ Status quantize(const QuantizeOptions& options) {
   HEADWATER_RETURN_IF_ERROR(check_output(options));
   model::remove_unfinished_file_on_signals();
   HEADWATER_ASSIGN_OR_RETURN(const model::Checkpoint folder, model::Checkpoint::open(options.folder));
+  HEADWATER_RETURN_IF_ERROR(text::Tokenizer::create(folder).status());  // one that no command would load is not written
   const std::string model_name = std::filesystem::weakly_canonical(options.folder).filename().string();
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   const auto show = [&](double part) {

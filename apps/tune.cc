@@ -75,6 +75,7 @@ Status tune(const TuneOptions& options) {
     std::cout << fmt::format("{}: costs of this machine, measured {}\n", path, date);
     return {};
   }
+  if (!options.dry_run) HEADWATER_RETURN_IF_ERROR(check_costs_place(path));
   CostsFile file{info.costs_version, today(), info.name, info.device, info.workers, {}};
   const std::vector<std::string> targets = targets_in_order(info);
   const bool terminal = isatty(STDERR_FILENO) != 0;

@@ -56,18 +56,15 @@ Result<std::optional<bool>> adds_token(const json::Value& config, std::string_vi
   return std::optional(value->get_bool());
 }
 
-// A number, a list of them, or null. beyond: what a file may say that is no token; config.json has the defaults of its class.
-enum class Beyond : uint8_t { kRefused, kPassedOver };
-Status read_eos_ids(const json::Value& ids, std::string_view file, Beyond beyond, TokenizerSpec& spec) {
+// A number, a list of them, or null. What is no token (files have the defaults of their class) is passed over.
+Status read_eos_ids(const json::Value& ids, std::string_view file, TokenizerSpec& spec) {
   const auto add = [&](const json::Value& value) -> Status {
     const std::optional<uint64_t> id = json::to_unsigned(value);
-    if (id && *id >= spec.tokens.size() && beyond == Beyond::kPassedOver) return {};
-    if (!id || *id >= spec.tokens.size()) {
-      return error(ErrorCode::kCorrupt,
-                   "{}: \"eos_token_id\" holds {}, but tokenizer.json has {} tokens; name ids of these, or null", file,
-                   shown(value), spec.tokens.size());
+    if (!id) {
+      return error(ErrorCode::kCorrupt, "{}: \"eos_token_id\" holds {}; it needs a token's id, a list of them, or null",
+                   file, shown(value));
     }
-    spec.end_of_turn.push_back(static_cast<TokenId>(*id));
+    if (*id < spec.tokens.size()) spec.end_of_turn.push_back(static_cast<TokenId>(*id));
     return {};
   };
   if (!ids.is_array()) return add(ids);
@@ -79,11 +76,11 @@ Status read_ends(const model::TokenizerTexts& texts, TokenizerSpec& spec) {
   static constexpr char kGeneration[] = "generation_config.json", kModel[] = "config.json";
   HEADWATER_ASSIGN_OR_RETURN(const json::Value generation, parse_object(texts.generation, kGeneration));
   if (const json::Value* ids = json::find(generation, "eos_token_id")) {
-    return read_eos_ids(*ids, kGeneration, Beyond::kRefused, spec);
+    return read_eos_ids(*ids, kGeneration, spec);
   }
   HEADWATER_ASSIGN_OR_RETURN(const json::Value model, parse_object(texts.model, kModel));
   const json::Value* ids = json::find(model, "eos_token_id");
-  return ids == nullptr ? Status() : read_eos_ids(*ids, kModel, Beyond::kPassedOver, spec);
+  return ids == nullptr ? Status() : read_eos_ids(*ids, kModel, spec);
 }
 
 }  // namespace
@@ -103,8 +100,9 @@ Status read_tokenizer_config(const model::TokenizerTexts& texts, TokenizerSpec& 
   HEADWATER_ASSIGN_OR_RETURN(const json::Value config, parse_object(texts.config, kConfig));
   HEADWATER_ASSIGN_OR_RETURN(spec.bos, named_token(config, "bos_token", spec));
   HEADWATER_ASSIGN_OR_RETURN(spec.eos, named_token(config, "eos_token", spec));
-  HEADWATER_ASSIGN_OR_RETURN(spec.padding, named_token(config, "pad_token", spec));
-  HEADWATER_RETURN_IF_ERROR(named_token(config, "unk_token", spec).status());  // the model's own is the one that counts
+  // Not looked at any closer: nothing is padded here, and of unk_token the model's own is the one that counts.
+  const Result<TokenId> padding = named_token(config, "pad_token", spec);
+  spec.padding = padding ? *padding : kNoToken;
   HEADWATER_ASSIGN_OR_RETURN(const auto adds_bos,
                              adds_token(config, "add_bos_token", "bos_token", spec.bos, spec.prompt_prefix));
   HEADWATER_ASSIGN_OR_RETURN(const auto adds_eos,

@@ -120,7 +120,9 @@ expect "bench step, an unknown arm" 2 "sometimes" "$program" bench step --arms a
 
 expect "tune" 0 "costs of [0-9]+ targets" "$program" tune --seconds 1 --output "$work/costs.json"
 expect "tune once more" 0 "costs of this machine, measured 20" "$program" tune --once --output "$work/costs.json"
-expect "tune for other threads" 0 "costs of [0-9]+ targets" "$program" tune --once --seconds 1 --threads 1 --output "$work/costs.json"
+cp "$work/costs.json" "$work/one.json"
+expect "tune for other threads" 0 "costs of [0-9]+ targets" "$program" tune --once --seconds 1 --threads 1 --output "$work/one.json"
+expect "tune into what is no file" 2 "is not replaced.*--output" "$program" tune --seconds 0.5 --output /dev/null
 expect "bench attention with measured costs" 0 "costs from $work/costs.json, 20.*peaks" "$program" bench attention "${cell[@]}" --costs "$work/costs.json"
 expect "bench attention with built-in costs" 0 "costs built in" "$program" bench attention "${cell[@]}"
 expect "the summary" 0 '"predicted_error_median":.*"costs":"from ' "$program" bench attention "${cell[@]}" --costs "$work/costs.json" --json -
