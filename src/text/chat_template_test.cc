@@ -154,7 +154,9 @@ TEST(ChatTemplate, TakesWhatAMessageAsksForAsTheMessages) {
   const auto said = [](std::string_view source, std::string_view content) {
     const std::vector<Message> messages = {{"user", content}};
     std::string owned;
-    for (const auto& segment : ChatTemplate::parse(source, "", "").value().render(messages, {}).value()) {
+    const ChatTemplate parsed = ChatTemplate::parse(source, "", "").value();
+    const std::vector<TemplateSegment> segments = parsed.render(messages, {}).value();
+    for (const TemplateSegment& segment : segments) {
       if (segment.template_owned) owned += segment.text;
     }
     return owned;
