@@ -99,6 +99,10 @@ void Planner::Impl::arrange(const PageTable& table) {
   outcome.bytes_unique = forest.keys_unique(table) * rules.device.kv_bytes_token;
   outcome.predicted_ns = rules.step + balance.makespan_ns;
   plan.outcome = outcome;
+  plan.keys_new = 0;
+  for (uint32_t r = 0; r < table.sequences(); ++r) {
+    plan.keys_new = std::max(plan.keys_new, table.q_indptr[r + 1] - table.q_indptr[r]);
+  }
 }
 
 void Planner::Impl::patch(const PageTable& table) {

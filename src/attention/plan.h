@@ -191,6 +191,8 @@ struct Plan {
   uint32_t window = 0;
   Outcome outcome;
   uint32_t items_large = 0;  // leading items of more than DeviceShape::tokens_half query tokens
+  uint32_t keys_new =
+      1u << 30;  // at most: the last keys of a sequence that are its query tokens' own, new in this step
 };
 
 // ------------------------------------------------------------------------------------------------------------- planner

@@ -115,7 +115,8 @@ class NaiveSearch {
       }
       const uint32_t last = (leaf ? sequences_[node.members[0]].kv_len : node.end) - 1;
       const uint32_t states = !folds ? last / settings_.cut - begin / settings_.cut + 1 : leaf ? 0 : 1;
-      sum += cost_.item + rows_cost(cost_, rows) + rows * cost_.partial * states;
+      const double dear = std::min(rows, cost_.rows_dear), cheap = rows - dear;
+      sum += cost_.item + dear * cost_.row + cheap * cost_.row_cheap + rows * cost_.partial * states;
       pushed.clear();
       folds = false;
     }

@@ -23,6 +23,7 @@ struct Planned {
   Outcome outcome;
   std::vector<WorkItem> items;
   std::vector<uint32_t> merge_slots;
+  uint32_t keys_new;
   uint32_t count(NotShared reason) const { return outcome.not_shared[static_cast<size_t>(reason)]; }
   size_t direct() const {
     return static_cast<size_t>(std::ranges::count_if(items, [](const WorkItem& i) { return i.flags & kDirect; }));
@@ -40,12 +41,21 @@ Planned plan_of(const std::vector<SequencePages>& sequences, uint32_t page_size,
   EXPECT_EQ(PlanAudit(**plan, table, *planner, device.tokens_item_max).run(), "");
   return {(*plan)->outcome,
           {(*plan)->items.begin(), (*plan)->items.end()},
-          {(*plan)->merge_slots.begin(), (*plan)->merge_slots.end()}};
+          {(*plan)->merge_slots.begin(), (*plan)->merge_slots.end()},
+          (*plan)->keys_new};
 }
 
 std::vector<SequencePages> joined(std::vector<SequencePages> a, const std::vector<SequencePages>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+TEST(Planner, SaysHowManyKeysOfASequenceAreNew) {
+  std::vector<SequencePages> sequences = make_tree({.nodes = {3}, .tokens = {700}});
+  EXPECT_EQ(plan_of(sequences, 32, {}).keys_new, 1u);
+  sequences[1].q_len = 40;
+  sequences[2].q_len = 7;
+  EXPECT_EQ(plan_of(sequences, 32, {}).keys_new, 40u);
 }
 
 TEST(Planner, PlainDecodeIsOneDirectItemASequence) {

@@ -114,10 +114,7 @@ void StepBlock::set_plan(const attention::Plan& plan, uint32_t index) {
   of_plan.items_large = plan.items_large;
   of_plan.reads_again = plan.outcome.bytes_read > plan.outcome.bytes_unique + plan.outcome.bytes_unique / 4;
   of_plan.partials = plan.partials;
-  of_plan.keys_new = 0;
-  for (size_t i = 1; i < q_indptr_.size(); ++i) {
-    of_plan.keys_new = std::max(of_plan.keys_new, q_indptr_[i] - q_indptr_[i - 1]);
-  }
+  of_plan.keys_new = plan.keys_new;
 }
 
 DeviceBatch StepBlock::host_batch() const {

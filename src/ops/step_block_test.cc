@@ -98,10 +98,13 @@ TEST(StepBlock, TheHeaderSaysWhatKindOfPlanItIs) {
   block->set_plan(plan);
   const StepHeader& header = *block->host_batch().plans[0].header;
   EXPECT_EQ(header.items_large, 1u);
+  EXPECT_EQ(header.keys_new, 1u << 30) << "whose plan does not say: any key may be new";
   EXPECT_EQ(header.reads_again, 0u);
+  plan.keys_new = 3;
   plan.outcome.bytes_read = 2000;
   block->set_plan(plan);
   EXPECT_EQ(header.reads_again, 1u);
+  EXPECT_EQ(header.keys_new, 3u);
   EXPECT_EQ(block->host_batch().plans[0].items_max, kLimits.plan_limits().items_max());
   block->layout(1, 1, 1, 1);
   EXPECT_EQ(header.reads_again, 0u);

@@ -14,7 +14,7 @@ struct StepHeader {
   uint32_t items_large;  // Plan::items_large
   uint32_t reads_again;  // 1: the plan reads pages more than once
   uint32_t partials;     // slots in use
-  uint32_t keys_new;     // at most, of a sequence: its last ones, appended in this step
+  uint32_t keys_new;     // Plan::keys_new
 };
 
 }  // namespace headwater::ops

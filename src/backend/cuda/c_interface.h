@@ -48,7 +48,8 @@ int headwater_attention_plan(headwater_attention* attention, uint32_t sequences,
                              const uint32_t* page_ids, const uint32_t* kv_len, const uint32_t* q_indptr, void* stream,
                              headwater_attention_outcome* outcome);
 
-/* q, out: device, [tokens, q_heads, head_dim] contiguous. lse2: device, [tokens, q_heads] or null. scale: of the scores. May
+/* The last q_len keys of a sequence, and q, may come from the kernel directly ahead in the stream; other keys are read before that
+ * kernel has ended, if it lets the next one begin early. q, out: device, [tokens, q_heads, head_dim] contiguous. lse2: device, [tokens, q_heads] or null. scale: of the scores. May
  * be recorded into a graph; the recorded run then reads whatever plan was uploaded last. */
 int headwater_attention_run(headwater_attention* attention, const headwater_attention_kv* kv, const void* q, void* out,
                             float* lse2, float scale, void* stream);
