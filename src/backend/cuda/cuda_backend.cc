@@ -70,6 +70,11 @@ class CudaBackend final : public ops::Backend {
                          uint32_t vocabulary) override;
 
   Status reserve_experts(const ops::ExpertsShape& shape) override {
+    if (!products_.has_few() && products_.operand_type() != DType::kF32) {
+      return error(ErrorCode::kUnsupported,
+                   "experts take {} bytes of shared memory a block, more than {} has: use --backend cpu",
+                   kFewSharedBytes, info_.device);
+    }
     ++scratch_moves_;
     HEADWATER_RETURN_IF_ERROR(stream_.wait());
     return experts_.reserve(shape);

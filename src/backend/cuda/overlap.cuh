@@ -7,9 +7,7 @@
 // kernels ahead of it have ended too. let_next_begin() at the start lets the next one's blocks take the places that are left.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <cstdint>
+#include "backend/cuda/device.h"
 
 namespace headwater::backend::cuda {
 
@@ -23,14 +21,6 @@ __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
-}
-
-// Of the current device.
-inline uint32_t device_attribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess)
-    return 0;
-  return static_cast<uint32_t>(value);
 }
 
 template <typename... Parameters, typename... Arguments>

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/products/few.cuh"
 
 namespace headwater::backend::cuda {

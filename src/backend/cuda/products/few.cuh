@@ -208,10 +208,9 @@ struct FewStage {
 // In dynamic shared memory.
 template <typename Coding, uint32_t kTokens>
 struct FewShared {
-  static constexpr uint32_t kBytesMax = 106 << 10;  // two fit, and something small beside them
   static constexpr uint32_t kWarps = kFewWarps<kTokens>;
   static constexpr uint32_t kSumsBytes = kWarps * kTokens * (kTileRows + 1) * sizeof(float);
-  static constexpr uint32_t kStages = (kBytesMax - kSumsBytes) / (kWarps * sizeof(FewStage<Coding, kTokens>));
+  static constexpr uint32_t kStages = (kFewSharedBytes - kSumsBytes) / (kWarps * sizeof(FewStage<Coding, kTokens>));
   static_assert(kStages >= 3);
   FewStage<Coding, kTokens> stages[kWarps][kStages];
   float sums[kWarps][kTokens][kTileRows + 1];

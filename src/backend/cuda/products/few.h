@@ -10,6 +10,9 @@ namespace headwater::backend::cuda {
 
 inline constexpr uint32_t kFewTokens = 16;   // at most
 inline constexpr uint32_t kFewProducts = 4;  // of one launch
+// Bytes of shared memory that a block may take: two fit on Hopper, and something small beside them. Devices of compute
+// capability 8.6, 8.9 and 12.0 have less; they do without this product.
+inline constexpr uint32_t kFewSharedBytes = 106 << 10;
 
 struct FewWeight {
   const void* quants;  // kDense, kNone: the dense matrix

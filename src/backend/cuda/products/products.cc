@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/activations.h"
+#include "backend/cuda/device.h"
 #include "backend/cuda/products/timing.h"
 
 namespace headwater::backend::cuda {
@@ -35,7 +36,8 @@ FewWeight few_weight(const CudaWeight& weight, const float* bias) {
 
 Result<Products> Products::create(bool is_invariant) {
   HEADWATER_ASSIGN_OR_RETURN(DenseProducts dense, DenseProducts::create(is_invariant));
-  return Products(std::move(dense), is_invariant);
+  const bool has_few = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= kFewSharedBytes;
+  return Products(std::move(dense), is_invariant, has_few);
 }
 
 Result<std::unique_ptr<ops::Weight>> Products::prepare(const ops::WeightView& view, const Stream& stream) {
@@ -82,7 +84,7 @@ Status Products::run(const ops::MatmulParams& params, cudaStream_t stream) {
     while (end < params.products.size() && reads_alike(weight, weight_of(params.products[end]))) ++end;
     const std::span<const ops::Product> alike = params.products.subspan(begin, end - begin);
     HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, operand(params.x, weight.columns_padded, weight.is_short, stream));
-    bool is_few = !is_invariant_ && weight.is_short && x.rows <= kFewTokens;
+    bool is_few = has_few_ && !is_invariant_ && weight.is_short && x.rows <= kFewTokens;
     if (is_few) {
       HEADWATER_ASSIGN_OR_RETURN(is_few, prefers_few(x, alike, stream));
     }

@@ -22,11 +22,13 @@ class Products {
   // Room to convert operands of steps of up to `tokens`. Here or at prepare(), never in a step, memory is taken.
   Status reserve(uint32_t tokens);
   Status run(const ops::MatmulParams& params, cudaStream_t stream);
+  bool has_few() const { return has_few_; }  // whether the device takes the product of few rows, and so that of experts
   // x as BF16 (or F32) of a weight's padded width; converted into scratch, until the next call, where it is something else.
   Result<ops::Matrix> operand(const ops::Matrix& x, uint32_t columns_padded, bool is_short, cudaStream_t stream);
 
  private:
-  Products(DenseProducts dense, bool is_invariant) : dense_(std::move(dense)), is_invariant_(is_invariant) {}
+  Products(DenseProducts dense, bool is_invariant, bool has_few)
+      : dense_(std::move(dense)), is_invariant_(is_invariant), has_few_(has_few) {}
   Status grow();
   // Whether the product of few rows is the faster one; measured at the first call of a size, which waits for the stream.
   Result<bool> prefers_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
@@ -37,7 +39,7 @@ class Products {
 
   DenseProducts dense_;
   std::map<Size, bool> prefers_few_;
-  bool is_invariant_;
+  bool is_invariant_, has_few_;
   WeightMemory memory_;
   bool has_short_ = false, has_f32_ = false;
   uint32_t tokens_max_ = 0, columns_max_ = 0, rows_max_f32_ = 0;
