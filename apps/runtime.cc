@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "apps/costs_file.h"
 #include "backend/registry/registry.h"
@@ -47,9 +46,12 @@ Result<model::Checkpoint> open_checkpoint(const RuntimeOptions& options, const s
 
 Result<text::ChatTemplate> read_chat_template(const std::string& path, const text::Tokenizer& tokenizer) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream source;
-  if (!file || !(source << file.rdbuf())) return error(ErrorCode::kNotFound, "cannot be read, or is empty");
-  return text::ChatTemplate::parse(source.str(), std::string(tokenizer.bytes_of(tokenizer.bos())),
+  std::string source(text::TemplateLimits().source_bytes + 1,
+                     '\0');  // one more than is taken, and no end is waited for
+  file.read(source.data(), static_cast<std::streamsize>(source.size()));
+  source.resize(static_cast<size_t>(file.gcount()));
+  if (source.empty()) return error(ErrorCode::kNotFound, "cannot be read, or is empty");
+  return text::ChatTemplate::parse(source, std::string(tokenizer.bytes_of(tokenizer.bos())),
                                    std::string(tokenizer.bytes_of(tokenizer.eos())));
 }
 

@@ -19,7 +19,7 @@ Result<bool> CoreEngine::step() {
     status = launch();  // step block -> work on the device
   }
   if (status && reserve_ahead()) {  // one decode more of each sequence, where that is certain already
-    fill_batch();
+    check(fill_batch(), "a step ahead has rows");
     status = launch();
   }
   const StepInFlight& step = oldest();

@@ -4,12 +4,12 @@
 #include <boost/json/serialize.hpp>
 
 #include "core/json.h"
+#include "core/shown.h"
 
 namespace headwater::text {
 namespace {
 
 constexpr char kConfig[] = "tokenizer_config.json";
-constexpr size_t kShownBytesMax = 60;
 
 Result<json::Value> parse_object(std::string_view text, std::string_view what) {
   if (text.empty()) return json::Value(boost::json::object());
@@ -18,9 +18,8 @@ Result<json::Value> parse_object(std::string_view text, std::string_view what) {
   return value;
 }
 
-std::string shown(const json::Value& value) {
-  const std::string text = boost::json::serialize(value);
-  return text.size() > kShownBytesMax ? "a longer value" : text;
+std::string as_shown(const json::Value& value) {
+  return shown(boost::json::serialize(value));
 }
 
 // "<s>", {"content": "<s>", ...}, or null.
@@ -30,13 +29,13 @@ Result<TokenId> named_token(const json::Value& config, std::string_view key, con
   const json::Value* spelling = value->is_object() ? json::find(*value, "content") : value;
   if (spelling == nullptr || !spelling->is_string() || spelling->get_string().empty()) {
     return error(ErrorCode::kCorrupt, R"({}: "{}" is {}; it needs a token's spelling, {{"content": spelling}} or null)",
-                 kConfig, key, shown(*value));
+                 kConfig, key, as_shown(*value));
   }
   const auto found = std::ranges::find(spec.tokens, std::string_view(spelling->get_string()));
   if (found == spec.tokens.end()) {
     return error(ErrorCode::kCorrupt,
                  R"({}: "{}" is {}, which is no token of tokenizer.json; name one of its tokens, or null for none)",
-                 kConfig, key, shown(*spelling));
+                 kConfig, key, as_shown(*spelling));
   }
   return static_cast<TokenId>(found - spec.tokens.begin());
 }
@@ -47,7 +46,7 @@ Result<std::optional<bool>> adds_token(const json::Value& config, std::string_vi
   const json::Value* value = json::find(config, key);
   if (value == nullptr) return std::optional<bool>();
   if (!value->is_bool()) {
-    return error(ErrorCode::kCorrupt, "{}: \"{}\" is {}; it needs true, false or null", kConfig, key, shown(*value));
+    return error(ErrorCode::kCorrupt, "{}: \"{}\" is {}; it needs true, false or null", kConfig, key, as_shown(*value));
   }
   if (value->get_bool() && token == kNoToken && around.empty()) {
     return error(ErrorCode::kCorrupt, "{}: \"{}\" is true, but \"{}\" names no token; name one, or say false", kConfig,
@@ -62,7 +61,7 @@ Status read_eos_ids(const json::Value& ids, std::string_view file, TokenizerSpec
     const std::optional<uint64_t> id = json::to_unsigned(value);
     if (!id) {
       return error(ErrorCode::kCorrupt, "{}: \"eos_token_id\" holds {}; it needs a token's id, a list of them, or null",
-                   file, shown(value));
+                   file, as_shown(value));
     }
     if (*id < spec.tokens.size()) spec.end_of_turn.push_back(static_cast<TokenId>(*id));
     return {};

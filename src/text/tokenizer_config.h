@@ -8,7 +8,7 @@
 
 namespace headwater::text {
 
-// An empty file says nothing. kCorrupt: a token that the vocabulary has not, or an id, but for those of config.json.
+// An empty file says nothing. kCorrupt: BOS or EOS that the vocabulary has not, and ids that are no numbers.
 Status read_tokenizer_config(const model::TokenizerTexts& texts, TokenizerSpec& spec);
 
 // Whether a plain prompt begins with BOS and ends with EOS, said beside its post-processor: true puts the token there unless

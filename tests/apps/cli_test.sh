@@ -103,6 +103,7 @@ for line in '{"prompt": "x", "temperature": 3}' '{"prompt": "x", "max_tokens": "
   expect "bad line $line" 2 "line 1" "$program" generate "${kv[@]}" --prompts-file "$work/bad.jsonl"
 done
 
+expect "a chat template without an end" 1 "--chat-template /dev/zero: .*at most 1048576 are read" "$program" generate "${kv[@]}" --chat-template /dev/zero hi
 expect "a prompt that cannot fit" 2 "[0-9]+.*[0-9]+" "$program" generate --kv-cache-memory 4M -n 4000 hi
 printf 'My name is Ada.\nWhat is my name?\n' > "$work/chat.txt"
 "$program" chat "${kv[@]}" -n 24 < "$work/chat.txt" > "$work/out" 2>&1 || fail "chat"
