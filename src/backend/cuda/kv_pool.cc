@@ -1,45 +1,20 @@
 #include "backend/cuda/kv_pool.h"
 
 #include "backend/cuda/attention/policy.h"
+#include "backend/cuda/tensor_map.h"
 
 namespace headwater::backend::cuda {
 namespace {
 
-struct Driver {
-  decltype(&cuTensorMapEncodeTiled) encode_tiled;
-};
-
-// The one driver function this program needs; found at run time, so that nothing links against the driver.
-Result<Driver> find_driver() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  HEADWATER_RETURN_IF_ERROR(
-      checked(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-              "cuTensorMapEncodeTiled"));
-  if (found != cudaDriverEntryPointSuccess || function == nullptr) {
-    return error(ErrorCode::kUnsupported,
-                 "the driver has no cuTensorMapEncodeTiled; use a driver for CUDA 12 or later");
-  }
-  return Driver{reinterpret_cast<decltype(Driver::encode_tiled)>(function)};
-}
-
-Status encode(const Driver& driver, const KvPages& pages, const void* base, CUtensorMap& map) {
+Result<CUtensorMap> map_of(const KvPages& pages, const void* base) {
   const uint64_t bytes = pages.element_bytes();
   const cuuint64_t sizes[] = {pages.head_dim, pages.page_size, pages.kv_heads, pages.pages, pages.layers};
   const cuuint64_t strides[] = {pages.view.slot_stride * bytes, pages.view.head_stride * bytes,
                                 pages.view.page_stride * bytes, pages.layer_stride * bytes};
-  const cuuint32_t box[] = {64, pages.chunk, 1, 1, 1}, steps[] = {1, 1, 1, 1, 1};
+  const cuuint32_t box[] = {64, pages.chunk, 1, 1, 1};
   const CUtensorMapDataType type =
       pages.element == KvElement::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  const CUresult result = driver.encode_tiled(&map, type, 5, const_cast<void*>(base), sizes, strides, box, steps,
-                                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result == CUDA_SUCCESS) return {};
-  return error(
-      ErrorCode::kUnsupported,
-      "the driver refuses KV pages at {} with strides {}, {} and {} bytes (code {}); addresses and strides must be "
-      "multiples of 16",
-      base, strides[0], strides[1], strides[2], static_cast<int>(result));
+  return create_tensor_map({type, base, sizes, strides, box});
 }
 
 }  // namespace
@@ -86,10 +61,10 @@ KvView KvPages::layer(uint32_t index) const {
 }
 
 Status KvPages::map_for_copies() {
-  HEADWATER_ASSIGN_OR_RETURN(const Driver driver, find_driver());
   chunk = chunk_keys(page_size, attend_policy(head_dim).tile_keys);
-  HEADWATER_RETURN_IF_ERROR(encode(driver, *this, view.k, k_map));
-  return encode(driver, *this, view.v, v_map);
+  HEADWATER_ASSIGN_OR_RETURN(k_map, map_of(*this, view.k));
+  HEADWATER_ASSIGN_OR_RETURN(v_map, map_of(*this, view.v));
+  return {};
 }
 
 Result<std::unique_ptr<ops::KvPool>> CudaKvPool::create(const ops::KvShape& shape, bool has_copy_engine) {

@@ -23,23 +23,32 @@ __device__ __forceinline__ void let_next_begin() {
 #endif
 }
 
+// Blocks in clusters of `cluster`.
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch_overlapping(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, uint32_t shared_bytes,
-                               cudaStream_t stream, const Arguments&... arguments) {
+cudaError_t launch_overlapping_clusters(void (*kernel)(Parameters...), uint32_t cluster, dim3 blocks, dim3 threads,
+                                        uint32_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
   // One split of the multiprocessors' memory for all: with another one a kernel would wait until everything has left.
-  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchAttribute attributes[3]{};
   attributes[0].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
   attributes[0].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  attributes[2].id = cudaLaunchAttributeClusterDimension;
+  attributes[2].val.clusterDim = {cluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = blocks;
   config.blockDim = threads;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 2 : 1;
+  config.numAttrs = cluster > 1 ? 3 : device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 2 : 1;
   return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_overlapping(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, uint32_t shared_bytes,
+                               cudaStream_t stream, const Arguments&... arguments) {
+  return launch_overlapping_clusters(kernel, 1, blocks, threads, shared_bytes, stream, arguments...);
 }
 
 }  // namespace headwater::backend::cuda

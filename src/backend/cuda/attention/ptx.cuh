@@ -96,6 +96,24 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, const
       : "memory");
 }
 
+// A box at (column, row) of a matrix.
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, uint32_t column, uint32_t row,
+                                         uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(map)), "r"(shared_address(barrier)), "r"(column), "r"(row)
+      : "memory");
+}
+
+// Bytes in a row: a multiple of 16, from and to multiples of 16.
+__device__ __forceinline__ void copy_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
 // 16 bytes by ordinary means: to shared memory, or zeros.
 __device__ __forceinline__ void copy_piece(void* to, const void* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),

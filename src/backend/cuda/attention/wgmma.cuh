@@ -45,14 +45,15 @@ __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// scores: both operands in shared memory, rows by rows. add: 0 forgets what d held.
+// scores: rows by rows, the left operand in shared memory or in registers. add: 0 forgets what d held.
 // values: the left operand in registers, the right one summed over its rows.
 template <typename Element, int kN>
 struct Product;
 
 // An instruction names each of its registers, so its text exists once for every N; the lists double from one to the next.
 // clang-format off
-#define HEADWATER_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7" ", " "%8, %9, %10, %11, %12, %13, %14, %15"
+#define HEADWATER_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define HEADWATER_NAMES_16 HEADWATER_NAMES_8 ", " "%8, %9, %10, %11, %12, %13, %14, %15"
 #define HEADWATER_NAMES_32 HEADWATER_NAMES_16 \
   ", " "%16, %17, %18, %19, %20, %21, %22, %23" ", " "%24, %25, %26, %27, %28, %29, %30, %31"
 #define HEADWATER_NAMES_64 HEADWATER_NAMES_32 \
@@ -77,6 +78,14 @@ struct Product;
                  "}, " a_name ", " b_name ", p, 1, 1, 0, 0;\n}\n"                                                    \
                  : HEADWATER_SUMS_##registers(0) : "l"(a), "l"(b), "r"(add));                                        \
   }
+#define HEADWATER_SCORES_OF_REGISTERS(type, n, registers, a_names, b_name, add_name)                                 \
+  static __device__ __forceinline__ void scores(float (&d)[registers], const uint32_t (&a)[4], uint64_t b, int add) {\
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_name ", 0;\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" HEADWATER_NAMES_##registers    \
+                 "}, {" a_names "}, " b_name ", p, 1, 1, 0;\n}\n"                                                    \
+                 : HEADWATER_SUMS_##registers(0)                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                    \
+  }
 #define HEADWATER_VALUES(type, n, registers, a_names, b_name)                                                        \
   static __device__ __forceinline__ void values(float (&d)[registers], const uint32_t* a, uint64_t b) {              \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                          \
@@ -85,9 +94,16 @@ struct Product;
                  : HEADWATER_SUMS_##registers(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));              \
   }
 #define HEADWATER_PRODUCTS(Element, type)                                                                            \
-  template <> struct Product<Element, 32> { HEADWATER_SCORES(type, 32, 16, "%16", "%17", "%18") };                   \
+  template <> struct Product<Element, 16> {                                                                          \
+    HEADWATER_SCORES_OF_REGISTERS(type, 16, 8, "%8, %9, %10, %11", "%12", "%13")                                     \
+  };                                                                                                                 \
+  template <> struct Product<Element, 32> {                                                                          \
+    HEADWATER_SCORES(type, 32, 16, "%16", "%17", "%18")                                                              \
+    HEADWATER_SCORES_OF_REGISTERS(type, 32, 16, "%16, %17, %18, %19", "%20", "%21")                                  \
+  };                                                                                                                 \
   template <> struct Product<Element, 64> {                                                                          \
     HEADWATER_SCORES(type, 64, 32, "%32", "%33", "%34")                                                              \
+    HEADWATER_SCORES_OF_REGISTERS(type, 64, 32, "%32, %33, %34, %35", "%36", "%37")                                  \
     HEADWATER_VALUES(type, 64, 32, "%32, %33, %34, %35", "%36")                                                      \
   };                                                                                                                 \
   template <> struct Product<Element, 128> {                                                                         \
@@ -102,6 +118,7 @@ HEADWATER_PRODUCTS(__half, "f16")
 // clang-format on
 #undef HEADWATER_PRODUCTS
 #undef HEADWATER_VALUES
+#undef HEADWATER_SCORES_OF_REGISTERS
 #undef HEADWATER_SCORES
 #undef HEADWATER_SUMS_128
 #undef HEADWATER_SUMS_64
@@ -112,5 +129,6 @@ HEADWATER_PRODUCTS(__half, "f16")
 #undef HEADWATER_NAMES_64
 #undef HEADWATER_NAMES_32
 #undef HEADWATER_NAMES_16
+#undef HEADWATER_NAMES_8
 
 }  // namespace headwater::backend::cuda

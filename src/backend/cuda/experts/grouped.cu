@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) multiply_grouped_f32(const __grid_co
   const uint64_t columns = uint64_t{call.pairs} * kPairColumns;
   for (uint32_t row = blockIdx.x * kTileRows + threadIdx.x / kLanes; row < call.rows; row += kWarps) {
     if (row >= (blockIdx.x + 1) * kTileRows) break;
-    const float* values = static_cast<const float*>(weight.quants) + row * columns;
+    const float* values = static_cast<const float*>(weight.data) + row * columns;
     for (uint32_t i = call.begins[expert]; i < call.begins[expert + 1]; ++i) {
       const uint32_t slot = call.order[i];
       const float* x = static_cast<const float*>(call.x.data) + slot / call.slots_of_row * call.x.stride;

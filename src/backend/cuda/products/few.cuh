@@ -6,8 +6,6 @@
 // weight and kTokens alone.
 //
 //   m16n8k16 products: A = the tile, 16 rows x 16 columns; B = x, 16 columns x 8 tokens.
-//   Which columns a lane holds (coding.h) is free as long as both operands have the same, so each lane reads 16 bytes in a row.
-//   The first product of a block takes the first four of a lane's columns, the second the others.
 //
 // Each warp copies what it will read, of the weight and of x, to a place of its own in shared memory, some pairs ahead and without a
 // pause between passes; so no warp waits for another but at a pass's end. Two blocks of threads fill a multiprocessor's
@@ -52,10 +50,16 @@ __device__ __forceinline__ void wait_stage() {
 
 // Up to kTokens tokens: 1, or a multiple of eight.
 template <uint32_t kTokens>
-struct FewColumns {  // of a pair; token i of a tile of eight in lanes 4 i to 4 i + 3
+struct FewColumns {  // of a pair, in pieces of eight: of a block piece p of token i of a tile at 8 p + i
   static constexpr uint32_t kTiles = (kTokens + kTokensTile - 1) / kTokensTile;
-  static constexpr uint32_t kTileLanes = kTokens == 1 ? 4 : kLanes;  // that hold any
-  uint4 of[kTiles][2][kTileLanes];
+  static constexpr uint32_t kTileTokens = kTokens == 1 ? 1 : kTokensTile;
+  uint4 of[kTiles][2][4 * kTileTokens];
+  // By lanes: piece lane % 4 of token lane / 4.
+  static __device__ uint32_t place(uint32_t lane) { return lane % 4 * kTileTokens + lane / 4; }
+  // Right operands of a block's two products. Of tokens that are not there they are anything, and so are their sums.
+  __device__ void read(uint32_t tile, uint32_t block, uint32_t lane, uint32_t (&b)[4]) const {
+    ptx::load_matrices(b, ptx::shared_address(&of[tile][block][kTokens == 1 ? lane / 8 : lane]));
+  }
 };
 
 template <typename Coding, uint32_t kTokens>
@@ -99,7 +103,7 @@ class FewCopies {
       if (left_ == 0 || tile * kTokensTile + lane_ / 4 >= tokens_) continue;
 #pragma unroll
       for (uint32_t block = 0; block < 2; ++block) {
-        copy_ahead(&to.x.of[tile][block][lane_], x_[tile] + block * kBlockColumns);
+        copy_ahead(&to.x.of[tile][block][Columns::place(lane_)], x_[tile] + block * kBlockColumns);
       }
     }
     end_stage();
@@ -142,7 +146,7 @@ class FewCopies {
 
 // sums += the products of a pair.
 template <typename Coding, uint32_t kTokens>
-__device__ __forceinline__ void add_pair(const FewStage<Coding, kTokens>& stage, uint32_t tokens, uint32_t lane,
+__device__ __forceinline__ void add_pair(const FewStage<Coding, kTokens>& stage, uint32_t lane,
                                          Sums (&sums)[FewColumns<kTokens>::kTiles]) {
 #pragma unroll
   for (uint32_t block = 0; block < 2; ++block) {
@@ -150,8 +154,9 @@ __device__ __forceinline__ void add_pair(const FewStage<Coding, kTokens>& stage,
     Coding::decode(stage.weight, block, lane, a, rest);
 #pragma unroll
     for (uint32_t tile = 0; tile < FewColumns<kTokens>::kTiles; ++tile) {
-      const uint4 own = tile * kTokensTile + lane / 4 < tokens ? stage.x.of[tile][block][lane] : uint4{};
-      const uint32_t b[2][2] = {{own.x, own.y}, {own.z, own.w}};
+      uint32_t words[4];
+      stage.x.read(tile, block, lane, words);
+      const uint32_t b[2][2] = {{words[0], words[1]}, {words[2], words[3]}};
       if constexpr (!Coding::kHasScale) {
         multiply(sums[tile], a[0], b[0]);
         multiply(sums[tile], a[1], b[1]);
@@ -208,7 +213,7 @@ __device__ __forceinline__ void multiply_passes(const Passes& passes, uint32_t p
     for (uint32_t i = 0; i < own_pairs; ++i) {
       wait_stage<Shared::kStages - 1>();
       __syncwarp();
-      add_pair<Coding, kTokens>(stages[stage], pass.tokens, lane, sums);
+      add_pair<Coding, kTokens>(stages[stage], lane, sums);
       __syncwarp();
       ahead.weight(stages[stage]);
       ahead.x(stages[stage]);

@@ -15,8 +15,7 @@ inline constexpr uint32_t kFewProducts = 4;  // of one launch
 inline constexpr uint32_t kFewSharedBytes = 106 << 10;
 
 struct FewWeight {
-  const void* quants;  // kDense, kNone: the dense matrix
-  const void* scales;
+  const void* data;   // packed; kDense, kNone: the dense matrix
   const float* bias;  // of the product; or null
 };
 

@@ -7,6 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "backend/cuda/attention/ptx.cuh"
 #include "backend/cuda/products/few.h"
 
 namespace headwater::backend::cuda {
@@ -21,6 +22,12 @@ __device__ __forceinline__ uint32_t less(uint32_t a, uint32_t b) {  // pairs of 
   return difference;
 }
 
+inline constexpr uint32_t kNothing = 0x80008000u;  // -0, which changes no sum
+__device__ __forceinline__ uint32_t product(uint32_t a, uint32_t b, uint32_t added) {
+  uint32_t all;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(all) : "r"(a), "r"(b), "r"(added));
+  return all;
+}
 // (word & mask) | base, in one instruction.
 __device__ __forceinline__ uint32_t put_on(uint32_t word, uint32_t mask, uint32_t base) {
   uint32_t out;
@@ -41,10 +48,10 @@ __device__ __forceinline__ void copy_ahead(T* to, const void* from) {
 
 struct DenseCoding {
   static constexpr bool kHasRest = false, kHasScale = false, kHasMinimum = false;
-  // A row's pieces of 16 bytes: the halves of odd rows change places, so that two rows are in different banks.
+  // A row's pieces of 16 bytes, moved so that the same ones of eight rows are in different banks.
   struct Stage {
     uint4 pieces[kTileRows][8];
-    __device__ static uint32_t place(uint32_t row, uint32_t piece) { return piece ^ row % 2 * 4; }
+    __device__ static uint32_t place(uint32_t row, uint32_t piece) { return piece ^ row % 8; }
   };
   struct Place {  // eight lanes copy a row, a cache line, and four rows at a time
     const std::byte* from;
@@ -52,7 +59,7 @@ struct DenseCoding {
     __device__ Place(const FewWeight& weight, uint32_t pairs, uint32_t tile, uint32_t pair, uint32_t lane) {
       constexpr uint32_t kPairBytes = kPairColumns * sizeof(__nv_bfloat16);
       const uint64_t row_bytes = uint64_t{pairs} * kPairBytes;
-      from = static_cast<const std::byte*>(weight.quants) + (uint64_t{tile} * kTileRows + lane / 8) * row_bytes +
+      from = static_cast<const std::byte*>(weight.data) + (uint64_t{tile} * kTileRows + lane / 8) * row_bytes +
              pair * kPairBytes + lane % 8 * sizeof(uint4);
       four_rows = 4 * row_bytes;
     }
@@ -66,10 +73,9 @@ struct DenseCoding {
     }
   };
   static __device__ void decode(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a, TileWords&) {
-    const uint32_t g = lane / 4, place = Stage::place(g, block * 4 + lane % 4);
-    const uint4 row = stage.pieces[g][place], row_8 = stage.pieces[g + 8][place];
-    a[0][0] = row.x, a[0][1] = row_8.x, a[0][2] = row.y, a[0][3] = row_8.y;
-    a[1][0] = row.z, a[1][1] = row_8.z, a[1][2] = row.w, a[1][3] = row_8.w;
+    const uint32_t row = lane % 16, piece = block * 4 + lane / 16;
+    ptx::load_matrices(a[0], ptx::shared_address(&stage.pieces[row][Stage::place(row, piece)]));
+    ptx::load_matrices(a[1], ptx::shared_address(&stage.pieces[row][Stage::place(row, piece + 2)]));
   }
 };
 
@@ -77,27 +83,22 @@ struct DenseCoding {
 template <uint32_t kQuantPieces, typename Scales>
 struct PackedStage {
   uint4 quants[kQuantPieces][kLanes];
-  Scales scales[kLanes];  // each of the four lanes of g copies them
+  Scales scales[8];  // of g; each of its four lanes copies them
 };
 template <typename Stage>
 struct PackedPlace {
-  const std::byte *quants, *scales;
-  __device__ PackedPlace(const FewWeight& weight, uint32_t pairs, uint32_t tile, uint32_t pair, uint32_t lane) {
-    const uint64_t at = uint64_t{tile} * pairs + pair;
-    quants = static_cast<const std::byte*>(weight.quants) + at * sizeof(Stage::quants) + lane * sizeof(uint4);
-    scales = static_cast<const std::byte*>(weight.scales) + at * sizeof(Stage::scales) / 4 +
-             lane / 4 * sizeof(Stage::scales[0]);
+  const Stage* from;
+  __device__ PackedPlace(const FewWeight& weight, uint32_t pairs, uint32_t tile, uint32_t pair, uint32_t) {
+    const uint64_t group = tile / kGroupTiles;
+    from = static_cast<const Stage*>(weight.data) + (group * pairs + pair) * kGroupTiles + tile % kGroupTiles;
   }
-  __device__ void advance(uint32_t pairs) {
-    quants += pairs * sizeof(Stage::quants);
-    scales += pairs * sizeof(Stage::scales) / 4;
-  }
+  __device__ void advance(uint32_t pairs) { from += pairs * kGroupTiles; }
   __device__ void copy(Stage& to, uint32_t lane) const {
 #pragma unroll
     for (uint32_t i = 0; i < sizeof(Stage::quants) / sizeof(Stage::quants[0]); ++i) {
-      copy_ahead(&to.quants[i][lane], quants + i * sizeof(Stage::quants[0]));
+      copy_ahead(&to.quants[i][lane], &from->quants[i][lane]);
     }
-    copy_ahead(&to.scales[lane], scales);
+    copy_ahead(&to.scales[lane / 4], &from->scales[lane / 4]);
   }
 };
 
@@ -117,37 +118,73 @@ struct ByteCoding {
     }
   }
   static __device__ float2 scale(const Stage& stage, uint32_t block, uint32_t lane) {
-    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane])[block]);
+    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane / 4])[block]);
   }
 };
 
 template <bool HasMinimum>
 struct NibbleCoding {
   static constexpr bool kHasRest = false, kHasScale = true, kHasMinimum = HasMinimum;
+  static constexpr uint32_t kZero = HasMinimum ? 0 : 8;
   using Stage = PackedStage<1, std::conditional_t<HasMinimum, uint4, uint2>>;
   using Place = PackedPlace<Stage>;
-  static __device__ uint32_t pair(uint32_t word, uint32_t index) {  // 128 + n, less 128 or 136
-    constexpr uint32_t kZero = HasMinimum ? 0x43004300u : 0x43084308u;
-    return less(put_on(word >> 4 * index, 0x000F000Fu, 0x43004300u), kZero);
-  }
   static __device__ void decode(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a, TileWords&) {
+    decode_less<kZero>(stage, block, lane, a);
+  }
+  // Less kLess, exactly: 128 + n, less 128 + kLess.
+  template <uint32_t kLess>
+  static __device__ void decode_less(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a) {
+    constexpr uint32_t kBoth = 0x43004300u | kLess * 0x10001u;
     const uint2 quants = reinterpret_cast<const uint2*>(&stage.quants[0][lane])[block];
 #pragma unroll
-    for (uint32_t product = 0; product < 2; ++product) {
-#pragma unroll
-      for (uint32_t part = 0; part < 2; ++part) {
-        a[product][2 * part] = pair(quants.x, 2 * product + part);
-        a[product][2 * part + 1] = pair(quants.y, 2 * product + part);
-      }
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t row = i % 2 == 0 ? quants.x : quants.y;
+      a[i / 4][i % 4] = less(put_on(row >> 4 * (i / 2), 0x000F000Fu, 0x43004300u), kBoth);
     }
   }
   static __device__ float2 scale(const Stage& stage, uint32_t block, uint32_t lane) {
-    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane])[block]);
+    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane / 4])[block]);
   }
   static __device__ float2 minimum(const Stage& stage, uint32_t block, uint32_t lane) {
-    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane])[2 + block]);
+    return __half22float2(reinterpret_cast<const __half2*>(&stage.scales[lane / 4])[2 + block]);
   }
 };
+
+// A number, rounded to BF16, twice in a word.
+__device__ __forceinline__ uint32_t twice(float value) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(word) : "f"(value));
+  return word;
+}
+
+// The words of a block as the numbers that they stand for: integers times their scale, both rounded to BF16.
+template <typename Coding>
+__device__ __forceinline__ void decode_scaled(const typename Coding::Stage& stage, uint32_t block, uint32_t lane,
+                                              TileWords& a) {
+  if constexpr (!Coding::kHasScale) {
+    TileWords none;
+    Coding::decode(stage, block, lane, a, none);
+  } else {
+    const float2 scale = Coding::scale(stage, block, lane);
+    const uint32_t scales[2] = {twice(scale.x), twice(scale.y)};
+    uint32_t added[2] = {kNothing, kNothing};
+    TileWords rest;
+    if constexpr (Coding::kHasMinimum) {
+      // Integers around 0, and what is left of the minimum then: to round the minimum itself would cost what it cancels.
+      const float2 minimum = Coding::minimum(stage, block, lane);
+      added[0] = twice(minimum.x + 8 * scale.x), added[1] = twice(minimum.y + 8 * scale.y);
+      Coding::template decode_less<8>(stage, block, lane, a);
+    } else {
+      Coding::decode(stage, block, lane, a, rest);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      // The rest is a power of two: its product is exact, and the sum is rounded once.
+      if constexpr (Coding::kHasRest) added[i % 2] = product(rest[i / 4][i % 4], scales[i % 2], kNothing);
+      a[i / 4][i % 4] = product(a[i / 4][i % 4], scales[i % 2], added[i % 2]);
+    }
+  }
+}
 
 // Calls `run` with the coding, a value of its type.
 template <typename Run>

@@ -15,11 +15,13 @@ __device__ float f16_at(const std::byte* at) {  // blocks are not aligned
 // The blocks of the GGUF types: f16 scale, [f16 minimum,] integers. Four bits: element j in the low half of byte j, j + 16 in
 // the high half. Source: ggml-common.h of llama.cpp.
 struct Q8 {
+  static constexpr Coding kCoding = Coding::kQ8;
   static constexpr uint32_t kBytes = 34, kScales = 1;
   static __device__ int integer(const std::byte* block, uint32_t i) { return static_cast<int8_t>(block[2 + i]); }
   static __device__ float value(const std::byte* block, uint32_t i) { return f16_at(block) * integer(block, i); }
 };
 struct Q4 {
+  static constexpr Coding kCoding = Coding::kQ4;
   static constexpr uint32_t kBytes = 18, kScales = 1;
   static __device__ int nibble(const std::byte* integers, uint32_t i) {
     const auto byte = static_cast<uint32_t>(integers[i % 16]);
@@ -29,11 +31,18 @@ struct Q4 {
   static __device__ float value(const std::byte* block, uint32_t i) { return f16_at(block) * (integer(block, i) - 8); }
 };
 struct Q4Min {
+  static constexpr Coding kCoding = Coding::kQ4Min;
   static constexpr uint32_t kBytes = 20, kScales = 2;
   static __device__ int integer(const std::byte* block, uint32_t i) { return Q4::nibble(block + 4, i); }
   static __device__ float value(const std::byte* block, uint32_t i) {
     return f16_at(block) * integer(block, i) + f16_at(block + 2);
   }
+};
+
+template <typename Block>
+struct Packed {  // a pair of a tile
+  static constexpr uint32_t kBytes = packed_bytes(Block::kCoding);
+  static constexpr uint32_t kIntegersBytes = packed_integers_bytes(Block::kCoding);
 };
 
 template <typename Block>
@@ -62,14 +71,15 @@ __global__ void expand(UnpackCall raw) {
 // A thread is a lane of a block of a tile (coding.h). What pads rows or blocks stays zero.
 template <typename Block>
 __global__ void pack(UnpackCall raw, uint64_t lanes) {
-  auto* quants = static_cast<uint32_t*>(raw.quants);
-  auto* scales = static_cast<__half*>(raw.scales);
   constexpr bool kIsByte = std::is_same_v<Block, Q8>;
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= lanes) return;
   const uint64_t blocks = raw.columns / kBlockColumns, pairs = raw.columns_padded / kPairColumns;
   const uint64_t tile = i / kLanes / blocks, block = i / kLanes % blocks;
-  const uint64_t pair = tile * pairs + block / 2;
+  const uint64_t pair = (tile / kGroupTiles * pairs + block / 2) * kGroupTiles + tile % kGroupTiles;
+  std::byte* const packed = raw.packed + pair * Packed<Block>::kBytes;
+  auto* const quants = reinterpret_cast<uint32_t*>(packed);
+  auto* const scales = reinterpret_cast<__half*>(packed + Packed<Block>::kIntegersBytes);
   const uint32_t which = block % 2, lane = i % kLanes, g = lane / 4, t = lane % 4;
   for (uint32_t half = 0; half < 2; ++half) {
     const uint64_t row = tile * kTileRows + g + 8 * half;
@@ -77,7 +87,7 @@ __global__ void pack(UnpackCall raw, uint64_t lanes) {
     const std::byte* from = block_at<Block>(raw, row, block);
     uint32_t words[2] = {};
     for (uint32_t e = 0; e < 8; ++e) {
-      const auto integer = static_cast<uint32_t>(Block::integer(from, 8 * t + e));
+      const auto integer = static_cast<uint32_t>(Block::integer(from, e / 2 * 8 + 2 * t + e % 2));
       if constexpr (kIsByte) {
         words[e / 4] |= (integer & 255) << 8 * (e % 4 / 2 + e % 2 * 2);
       } else {
@@ -85,15 +95,15 @@ __global__ void pack(UnpackCall raw, uint64_t lanes) {
       }
     }
     if constexpr (kIsByte) {
-      uint32_t* to = quants + ((pair * 2 + which) * kLanes + lane) * 4 + 2 * half;
+      uint32_t* to = quants + (which * kLanes + lane) * 4 + 2 * half;
       to[0] = words[0];
       to[1] = words[1];
     } else {
-      quants[((pair * kLanes + lane) * 2 + which) * 2 + half] = words[0];
+      quants[(lane * 2 + which) * 2 + half] = words[0];
     }
     if (t != 0) continue;
     for (uint32_t s = 0; s < Block::kScales; ++s) {
-      scales[(((pair * 8 + g) * Block::kScales + s) * 2 + which) * 2 + half] = __float2half_rn(f16_at(from + 2 * s));
+      scales[((g * Block::kScales + s) * 2 + which) * 2 + half] = __float2half_rn(f16_at(from + 2 * s));
     }
   }
 }

@@ -14,8 +14,7 @@ struct UnpackCall {
   uint64_t rows, columns;
   void* dense;  // BF16 [rows, columns_padded]
   uint32_t columns_padded;
-  void* quants;  // packed, of types that have a coding of their own; else null
-  void* scales;
+  std::byte* packed;  // of types that have a coding of their own; else null
 };
 // Only for types of can_unpack().
 cudaError_t launch_unpack(const UnpackCall& call, cudaStream_t stream);

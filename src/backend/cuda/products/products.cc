@@ -1,13 +1,27 @@
 #include "backend/cuda/products/products.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "backend/cuda/activations.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/products/batch.h"
 #include "backend/cuda/products/timing.h"
+#include "backend/cuda/tensor_map.h"
+#include "ops/step_block.h"
 
 namespace headwater::backend::cuda {
 namespace {
+
+#ifdef HEADWATER_CUDA_HOPPER
+constexpr bool kIsBatchBuilt = true;
+#else
+constexpr bool kIsBatchBuilt = false;
+cudaError_t launch_batch(Coding, const BatchCall&, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+#endif
 
 const CudaWeight& weight_of(const ops::Product& product) {
   return static_cast<const CudaWeight&>(*product.weight);
@@ -28,16 +42,24 @@ bool reads_alike(const CudaWeight& a, const CudaWeight& b) {
   return a.is_short == b.is_short && a.columns_padded == b.columns_padded;
 }
 
+// As the product of a batch copies x and dense weights.
+Result<CUtensorMap> map_of(const void* data, uint64_t rows, uint64_t columns, uint64_t stride, uint32_t rows_of_box) {
+  const cuuint64_t sizes[] = {columns, rows}, strides[] = {stride * sizeof(uint16_t)};
+  const cuuint32_t box[] = {kPairColumns, rows_of_box};
+  return create_tensor_map({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, data, sizes, strides, box});
+}
+
 }  // namespace
 
 FewWeight few_weight(const CudaWeight& weight, const float* bias) {
-  return {weight.coding <= Coding::kDense ? weight.dense : weight.quants, weight.scales, bias};
+  return {weight.coding <= Coding::kDense ? weight.dense : weight.packed, bias};
 }
 
 Result<Products> Products::create(bool is_invariant) {
   HEADWATER_ASSIGN_OR_RETURN(DenseProducts dense, DenseProducts::create(is_invariant));
+  HEADWATER_ASSIGN_OR_RETURN(const DeviceTraits traits, device_traits());
   const bool has_few = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= kFewSharedBytes;
-  return Products(std::move(dense), is_invariant, has_few);
+  return Products(std::move(dense), is_invariant, has_few, kIsBatchBuilt && traits.is_hopper);
 }
 
 Result<std::unique_ptr<ops::Weight>> Products::prepare(const ops::WeightView& view, const Stream& stream) {
@@ -84,33 +106,57 @@ Status Products::run(const ops::MatmulParams& params, cudaStream_t stream) {
     while (end < params.products.size() && reads_alike(weight, weight_of(params.products[end]))) ++end;
     const std::span<const ops::Product> alike = params.products.subspan(begin, end - begin);
     HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, operand(params.x, weight.columns_padded, weight.is_short, stream));
-    bool is_few = has_few_ && !is_invariant_ && weight.is_short && x.rows <= kFewTokens;
-    if (is_few) {
-      HEADWATER_ASSIGN_OR_RETURN(is_few, prefers_few(x, alike, stream));
-    }
-    HEADWATER_RETURN_IF_ERROR(is_few ? run_few(x, alike, stream) : run_dense(x, alike, stream));
+    HEADWATER_ASSIGN_OR_RETURN(const Way way, way_of(x, alike, stream));
+    HEADWATER_RETURN_IF_ERROR(run(way, x, alike, stream));
   }
   return {};
 }
 
-Result<bool> Products::prefers_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
-  if (x.rows == 1) return true;
+bool Products::can_go(Way way, const ops::Matrix& x, bool is_short) const {
+  if (way == Way::kDense) return true;
+  if (is_invariant_ || !is_short) return false;
+  return way == Way::kFew ? has_few_ && x.rows <= kFewTokens : has_batch_ && x.rows <= kBatchTokens;
+}
+
+Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
   uint64_t rows = 0;
   for (const ops::Product& product : products) rows += product.weight->rows();
   const CudaWeight& weight = weight_of(products[0]);
-  const Size size{rows, weight.columns_padded, weight.coding, x.rows};
-  if (const auto known = prefers_few_.find(size); known != prefers_few_.end()) return known->second;
-  if (is_recording(stream)) return true;
+  if (kept_to_ && can_go(*kept_to_, x, weight.is_short)) return *kept_to_;
+  std::vector<Way> ways;
+  for (const Way way : {Way::kFew, Way::kBatch, Way::kDense}) {
+    if (can_go(way, x, weight.is_short)) ways.push_back(way);
+  }
+  if (x.rows == 1 || ways.size() == 1) return ways[0];
+  const Size size{rows, weight.columns_padded, weight.coding, ops::recorded_rows(x.rows)};
+  if (const auto known = ways_.find(size); known != ways_.end()) return known->second;
+  if (is_recording(stream)) return ways[0];
   HEADWATER_RETURN_IF_ERROR(run_dense(x, products, stream));  // which chooses its own way first
+  // Behind a short kernel, as in a step: what begins before that has ended is worth it.
   const DeviceBuffer& scratch = dense_.workspace();
-  HEADWATER_ASSIGN_OR_RETURN(const float few_ms,
-                             shortest_ms([&] { return run_few(x, products, stream); }, scratch, stream));
-  HEADWATER_ASSIGN_OR_RETURN(const float dense_ms,
-                             shortest_ms([&] { return run_dense(x, products, stream); }, scratch, stream));
-  return prefers_few_[size] = few_ms <= dense_ms;
+  const ops::Matrix copy{scratch.as<float>(), x.rows, x.columns, x.columns, x.dtype};
+  check(x.rows * row_bytes(x.dtype, x.columns) <= scratch.size(), "room for a copy of a product's operand");
+  float shortest = std::numeric_limits<float>::infinity();
+  for (const Way way : ways) {
+    const auto enqueue = [&] {
+      HEADWATER_RETURN_IF_ERROR(
+          checked(launch_convert(rows_of(x), x.columns, rows_of(copy), extent_of(copy), stream), "timing a product"));
+      return run(way, x, products, stream);
+    };
+    HEADWATER_ASSIGN_OR_RETURN(const float ms, shortest_ms(enqueue, scratch, stream));
+    if (ms >= shortest) continue;
+    shortest = ms;
+    ways_[size] = way;
+  }
+  return ways_[size];
 }
 
-Status Products::run_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
+Status Products::run(Way way, const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream) {
+  return way == Way::kDense ? run_dense(x, products, stream) : run_packed(way, x, products, stream);
+}
+
+Status Products::run_packed(Way way, const ops::Matrix& x, std::span<const ops::Product> products,
+                            cudaStream_t stream) {
   for (size_t begin = 0; begin < products.size();) {
     const Coding coding = weight_of(products[begin]).coding;
     FewCall call{};
@@ -123,10 +169,22 @@ Status Products::run_few(const ops::Matrix& x, std::span<const ops::Product> pro
       const ops::Product& product = products[begin];
       const CudaWeight& weight = weight_of(product);
       const auto rows = static_cast<uint32_t>(weight.rows());
-      tiles += static_cast<uint32_t>(tiles_of(rows));
+      tiles += static_cast<uint32_t>(way == Way::kFew ? tiles_of(rows) : groups_of(rows) * kGroupTiles);
       call.parts[call.parts_count++] = {few_weight(weight, product.bias), rows_of(product.out), rows, tiles};
     }
-    HEADWATER_RETURN_IF_ERROR(checked(launch_few(coding, call, stream), "launch of a product"));
+    if (way == Way::kFew) {
+      HEADWATER_RETURN_IF_ERROR(checked(launch_few(coding, call, stream), "launch of a product of few rows"));
+      continue;
+    }
+    BatchCall batch{};
+    batch.product = call;
+    HEADWATER_ASSIGN_OR_RETURN(batch.x, map_of(x.data, x.rows, x.columns, x.stride, batch_rows(x.rows)));
+    for (uint32_t i = 0; i < call.parts_count && coding == Coding::kDense; ++i) {
+      const FewCall::Part& part = call.parts[i];
+      HEADWATER_ASSIGN_OR_RETURN(batch.weights[i],
+                                 map_of(part.weight.data, part.rows, x.columns, x.columns, kGroupTiles * kTileRows));
+    }
+    HEADWATER_RETURN_IF_ERROR(checked(launch_batch(coding, batch, stream), "launch of a product of a batch"));
   }
   return {};
 }

@@ -1,7 +1,8 @@
-// ops::Backend::matmul() on the device: which of the two kinds of product (few.h, dense.h) and with what operands.
+// ops::Backend::matmul() on the device: which kind of product (few.h, batch.h, dense.h) and with what operands.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "backend/cuda/products/dense.h"
@@ -11,6 +12,8 @@
 namespace headwater::backend::cuda {
 
 FewWeight few_weight(const CudaWeight& weight, const float* bias);
+
+enum class Way : uint8_t { kFew, kBatch, kDense };
 
 class Products {
  public:
@@ -23,23 +26,29 @@ class Products {
   Status reserve(uint32_t tokens);
   Status run(const ops::MatmulParams& params, cudaStream_t stream);
   bool has_few() const { return has_few_; }  // whether the device takes the product of few rows, and so that of experts
+  // From now on this way where it can be gone, instead of the fastest: for tests and benches.
+  void keep_to(Way way) { kept_to_ = way; }
   // x as BF16 (or F32) of a weight's padded width; converted into scratch, until the next call, where it is something else.
   Result<ops::Matrix> operand(const ops::Matrix& x, uint32_t columns_padded, bool is_short, cudaStream_t stream);
 
  private:
-  Products(DenseProducts dense, bool is_invariant, bool has_few)
-      : dense_(std::move(dense)), is_invariant_(is_invariant), has_few_(has_few) {}
+  Products(DenseProducts dense, bool is_invariant, bool has_few, bool has_batch)
+      : dense_(std::move(dense)), is_invariant_(is_invariant), has_few_(has_few), has_batch_(has_batch) {}
   Status grow();
-  // Whether the product of few rows is the faster one; measured at the first call of a size, which waits for the stream.
-  Result<bool> prefers_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
-  Status run_few(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
+  bool can_go(Way way, const ops::Matrix& x, bool is_short) const;
+  // The fastest way; measured at the first call of a size, which waits for the stream.
+  Result<Way> way_of(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
+  Status run(Way way, const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
+  Status run_packed(Way way, const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
   Status run_dense(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
 
-  using Size = std::tuple<uint64_t, uint64_t, Coding, uint32_t>;  // rows of all products, columns, coding, rows of x
+  // Rows of all products, columns, coding, rows of x as steps are recorded with them (ops::recorded_rows()).
+  using Size = std::tuple<uint64_t, uint64_t, Coding, uint32_t>;
 
   DenseProducts dense_;
-  std::map<Size, bool> prefers_few_;
-  bool is_invariant_, has_few_;
+  std::map<Size, Way> ways_;
+  std::optional<Way> kept_to_;
+  bool is_invariant_, has_few_, has_batch_;
   WeightMemory memory_;
   bool has_short_ = false, has_f32_ = false;
   uint32_t tokens_max_ = 0, columns_max_ = 0, rows_max_f32_ = 0;

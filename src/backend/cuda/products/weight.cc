@@ -30,8 +30,8 @@ Status unpack_on_device(const ops::WeightView& view, const CudaWeight& weight, c
   HEADWATER_ASSIGN_OR_RETURN(const DeviceBuffer raw, DeviceBuffer::create(view.bytes()));
   HEADWATER_RETURN_IF_ERROR(
       checked(cudaMemcpyAsync(raw.data(), view.data, view.bytes(), cudaMemcpyHostToDevice, stream.get()), "upload"));
-  const UnpackCall call{raw.data(),    view.dtype,   view.rows, view.columns, weight.dense, weight.columns_padded,
-                        weight.quants, weight.scales};
+  const UnpackCall call{raw.data(),   view.dtype, view.rows, view.columns, weight.dense, weight.columns_padded,
+                        weight.packed};
   HEADWATER_RETURN_IF_ERROR(checked(launch_unpack(call, stream.get()), "unpacking a weight"));
   return stream.wait();
 }
@@ -95,9 +95,8 @@ Result<std::unique_ptr<CudaWeight>> prepare_weight(const ops::WeightView& view, 
   HEADWATER_ASSIGN_OR_RETURN(std::byte * dense, memory.dense.take(elements * (weight->is_short ? 2 : 4)));
   weight->dense = dense;
   if (weight->coding > Coding::kDense) {
-    const uint64_t bits = weight->coding == Coding::kQ8 ? 8 : 4, scales = weight->coding == Coding::kQ4Min ? 2 : 1;
-    HEADWATER_ASSIGN_OR_RETURN(weight->quants, memory.packed.take(elements * bits / 8));
-    HEADWATER_ASSIGN_OR_RETURN(weight->scales, memory.packed.take(elements / kBlockColumns * scales * 2));
+    const uint64_t pairs_of_tiles = groups_of(view.rows) * kGroupTiles * weight->pairs();
+    HEADWATER_ASSIGN_OR_RETURN(weight->packed, memory.packed.take(pairs_of_tiles * packed_bytes(weight->coding)));
   }
   HEADWATER_RETURN_IF_ERROR(can_unpack(view.dtype) ? unpack_on_device(view, *weight, stream)
                                                    : decode_on_host(view, *weight, stream));

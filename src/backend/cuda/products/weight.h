@@ -20,8 +20,7 @@ class CudaWeight final : public ops::Weight {
   bool is_short = true;         // BF16; else F32
   uint32_t columns_padded = 0;  // of the dense matrix: the columns in whole pairs of blocks
   Coding coding = Coding::kNone;
-  std::byte* quants = nullptr;  // packed, or null
-  std::byte* scales = nullptr;
+  std::byte* packed = nullptr;  // or null
 
   uint32_t pairs() const { return columns_padded / kPairColumns; }
 };

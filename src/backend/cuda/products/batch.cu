@@ -1,0 +1,75 @@
+#include "backend/cuda/products/batch.cuh"
+
+#include <algorithm>
+#include <array>
+
+namespace headwater::backend::cuda {
+namespace {
+
+constexpr uint32_t kBlocksEach = 2;  // of a multiprocessor: as many as fit
+constexpr uint32_t kPairsMin = 4;    // of a slice
+
+template <typename Coding, uint32_t kTokens>
+__global__ void __launch_bounds__(kBatchThreads, kBlocksEach) multiply_batch(const __grid_constant__ BatchCall call) {
+  extern __shared__ __align__(1024) unsigned char batch_memory[];
+  let_next_begin();
+  multiply_batch_block(call, reinterpret_cast<BatchShared<Coding, kTokens>&>(batch_memory));
+}
+
+// Clusters of so many blocks that the current device has places for at the same time: they do not cross its groups of
+// multiprocessors.
+template <typename Coding, uint32_t kTokens>
+std::array<uint32_t, kBatchSplits + 1> count_places() {
+  std::array<uint32_t, kBatchSplits + 1> places{};
+  for (uint32_t splits = 1; splits <= kBatchSplits; ++splits) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {splits, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = splits;
+    config.blockDim = kBatchThreads;
+    config.dynamicSmemBytes = sizeof(BatchShared<Coding, kTokens>);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int clusters = 0;
+    if (cudaOccupancyMaxActiveClusters(&clusters, multiply_batch<Coding, kTokens>, &config) != cudaSuccess) break;
+    places[splits] = static_cast<uint32_t>(clusters);
+  }
+  return places;
+}
+
+template <typename Coding, uint32_t kTokens>
+cudaError_t launch(BatchCall call, cudaStream_t stream) {
+  constexpr uint32_t kBytes = sizeof(BatchShared<Coding, kTokens>);
+  static_assert(kBytes <= kFewSharedBytes);
+  const auto kernel = multiply_batch<Coding, kTokens>;
+  static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  if (allowed != cudaSuccess) return allowed;
+  static const auto places = count_places<Coding, kTokens>();
+  const FewCall& product = call.product;
+  const uint32_t groups = product.parts[product.parts_count - 1].tiles_end / kGroupTiles;
+  // A sixth of the places is left to blocks of other kernels: a cluster that finds none would begin when all the others have ended.
+  for (uint32_t splits = 2; splits <= kBatchSplits && splits * kPairsMin <= product.pairs; ++splits) {
+    if (groups * 6 <= places[splits] * 5) call.splits = splits;
+  }
+  const uint32_t blocks = call.splits > 1 ? groups * call.splits : std::min(groups, places[1]);
+  return launch_overlapping_clusters(kernel, call.splits, blocks, kBatchThreads, kBytes, stream, call);
+}
+
+}  // namespace
+
+cudaError_t launch_batch(Coding coding, const BatchCall& call, cudaStream_t stream) {
+  return with_coding(coding, [&](auto of) {
+    using Of = decltype(of);
+    switch (batch_rows(call.product.tokens)) {
+      case 16:
+        return launch<Of, 16>(call, stream);
+      case 32:
+        return launch<Of, 32>(call, stream);
+      default:
+        return launch<Of, kBatchTokens>(call, stream);
+    }
+  });
+}
+
+}  // namespace headwater::backend::cuda

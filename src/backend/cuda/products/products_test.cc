@@ -1,0 +1,148 @@
+// Every way of a product by itself, against double precision: which one a step takes is a matter of time. Skipped without a GPU.
+#include "backend/cuda/products/products.h"
+
+#include <gtest/gtest.h>
+
+#include "support/compare.h"
+#include "support/quantize.h"
+
+namespace headwater::backend::cuda {
+namespace {
+
+constexpr std::array kTypes = {DType::kBF16, DType::kF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+constexpr std::array kWayNames = {"few", "batch", "dense"};
+
+// Some weights that read the same rows, as q, k and v do.
+class ProductsTest : public ::testing::Test {
+ protected:
+  struct Case {
+    DType dtype;
+    uint32_t tokens, columns;
+    std::vector<uint32_t> rows;
+    bool is_out_short, has_bias;
+    uint64_t seed;
+  };
+
+  void SetUp() override {
+    Result<DeviceTraits> traits = device_traits();
+    if (!traits) GTEST_SKIP() << traits.status().message();
+    is_hopper_ = traits->is_hopper;
+    Result<Stream> stream = Stream::create();
+    ASSERT_TRUE(stream) << stream.status().message();
+    stream_ = std::make_unique<Stream>(std::move(stream).value());
+  }
+
+  void upload(const DeviceBuffer& to, const void* from, size_t bytes) {
+    ASSERT_EQ(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+  }
+
+  // The outputs of a case, weight by weight, and what they should be.
+  void run(Way way, const Case& c, std::vector<float>& got, std::vector<float>& expected) {
+    Result<Products> products = Products::create(false);
+    ASSERT_TRUE(products) << products.status().message();
+    products->keep_to(way);
+    Random random(c.seed);
+    std::vector<uint16_t> x(uint64_t{c.tokens} * padded(c.columns));
+    for (uint32_t t = 0; t < c.tokens; ++t) {
+      for (uint32_t i = 0; i < c.columns; ++i) x[t * padded(c.columns) + i] = f32_to_bf16(random.normal());
+    }
+    Result<DeviceBuffer> x_on_device = DeviceBuffer::create(x.size() * 2);
+    ASSERT_TRUE(x_on_device);
+    upload(*x_on_device, x.data(), x.size() * 2);
+    std::vector<std::unique_ptr<ops::Weight>> weights;
+    std::vector<ops::Product> calls;
+    std::vector<DeviceBuffer> outs, biases;
+    for (const uint32_t rows : c.rows) {
+      const std::vector<std::byte> bytes = testing::random_weight(c.dtype, uint64_t{rows} * c.columns,
+                                                                  1 / std::sqrt(static_cast<float>(c.columns)), random);
+      std::vector<float> bias(rows);
+      for (float& value : bias) value = c.has_bias ? random.normal() : 0;
+      Result<std::unique_ptr<ops::Weight>> weight =
+          products->prepare({const_cast<std::byte*>(bytes.data()), c.dtype, rows, c.columns}, *stream_);
+      ASSERT_TRUE(weight) << weight.status().message();
+      weights.push_back(std::move(weight).value());
+      outs.push_back(DeviceBuffer::create(uint64_t{c.tokens} * rows * sizeof(float)).value());
+      biases.push_back(DeviceBuffer::create(rows * sizeof(float)).value());
+      upload(biases.back(), bias.data(), rows * sizeof(float));
+      const ops::Matrix out{outs.back().as<float>(), c.tokens, rows, rows, c.is_out_short ? DType::kBF16 : DType::kF32};
+      calls.push_back({weights.back().get(), out, c.has_bias ? biases.back().as<float>() : nullptr});
+      std::vector<float> values(c.columns);
+      std::vector<float> sums(uint64_t{c.tokens} * rows);
+      for (uint32_t r = 0; r < rows; ++r) {
+        dequantize_row(c.dtype, bytes.data() + r * row_bytes(c.dtype, c.columns), c.columns, values.data());
+        for (uint32_t t = 0; t < c.tokens; ++t) {
+          double sum = bias[r];
+          for (uint32_t i = 0; i < c.columns; ++i) {
+            sum += double{values[i]} * bf16_to_f32(x[t * padded(c.columns) + i]);
+          }
+          sums[t * rows + r] = static_cast<float>(sum);
+        }
+      }
+      expected.insert(expected.end(), sums.begin(), sums.end());
+    }
+    ASSERT_TRUE(products->reserve(c.tokens));
+    const ops::Matrix x_at{x_on_device->as<float>(), c.tokens, c.columns, padded(c.columns), DType::kBF16};
+    const Status status = products->run({x_at, calls}, stream_->get());
+    ASSERT_TRUE(status) << status.message();
+    ASSERT_TRUE(stream_->wait());
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const uint64_t count = uint64_t{c.tokens} * c.rows[i];
+      std::vector<std::byte> bytes(count * sizeof(float));
+      ASSERT_EQ(cudaMemcpy(bytes.data(), outs[i].data(), bytes.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+      for (uint64_t e = 0; e < count; ++e) {
+        got.push_back(c.is_out_short ? bf16_to_f32(reinterpret_cast<const uint16_t*>(bytes.data())[e])
+                                     : reinterpret_cast<const float*>(bytes.data())[e]);
+      }
+    }
+  }
+  void expect_near(Way way, const Case& c) {
+    if (way == Way::kBatch && (!is_hopper_ || c.tokens > 64)) return;
+    if (way == Way::kFew && c.tokens > 16) return;
+    std::vector<float> got, expected;
+    run(way, c, got, expected);
+    std::string rows;
+    for (const uint32_t n : c.rows) rows += fmt::format(" {}", n);
+    EXPECT_TRUE(testing::near(
+        got, expected, testing::tolerance_for(DType::kBF16, c.columns).scaled(c.dtype == DType::kBF16 ? 2 : 4), c.seed,
+        fmt::format("{} {} [{}, {}] x {}", kWayNames[static_cast<size_t>(way)], to_string(c.dtype), rows, c.columns,
+                    c.tokens)));
+  }
+  static uint32_t padded(uint32_t columns) { return (columns + kPairColumns - 1) / kPairColumns * kPairColumns; }
+
+  bool is_hopper_ = false;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(ProductsTest, EveryWayIsRightForEveryTypeAndNumberOfRows) {
+  for (const DType dtype : kTypes) {
+    for (const Way way : {Way::kFew, Way::kBatch, Way::kDense}) {
+      for (const uint32_t tokens : {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 57, 63, 64, 65}) {
+        // Slices of clusters: 1, 2 and up to 8; several weights, one of which ends inside a tile.
+        expect_near(way, {dtype, tokens, 64, {130}, false, true, 1});
+        expect_near(way, {dtype, tokens, 544, {48, 16, 7}, true, tokens % 2 == 0, 2});
+        expect_near(way, {dtype, tokens, 2048, {256, 64, 64}, false, false, 3});
+      }
+    }
+  }
+}
+
+// More tiles than places for blocks: blocks take several in turn.
+TEST_F(ProductsTest, BlocksTakeTilesInTurn) {
+  for (const DType dtype : kTypes) {
+    for (const uint32_t tokens : {8, 24, 64}) expect_near(Way::kBatch, {dtype, tokens, 128, {40000}, true, false, 4});
+  }
+}
+
+TEST_F(ProductsTest, TheSameBitsEveryTime) {
+  for (const Way way : {Way::kFew, Way::kBatch}) {
+    if (way == Way::kBatch && !is_hopper_) continue;
+    const Case c{DType::kQ8_0, 16, 4096, {512, 128, 128}, false, true, 5};
+    std::vector<float> first, again, expected;
+    run(way, c, first, expected);
+    run(way, c, again, expected);
+    EXPECT_EQ(first, again);
+  }
+}
+
+}  // namespace
+}  // namespace headwater::backend::cuda
