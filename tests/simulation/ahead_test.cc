@@ -13,13 +13,9 @@ using ::testing::HasSubstr;
 
 class EngineAhead : public ::testing::Test {
  protected:
-  EngineAhead() : before_(std::exchange(tests_run_ahead, true)) {}
-  ~EngineAhead() override { tests_run_ahead = before_; }
+  EngineAhead() { tests_run_ahead = true; }
 
   static uint64_t steps(const EngineUnderTest& test) { return test.engine->metrics().steps.value(); }
-
- private:
-  const bool before_;
 };
 
 TEST_F(EngineAhead, BeginsEveryStepOfSteadyDecodingBeforeTheOneBeforeHasAnswered) {
