@@ -9,6 +9,7 @@ bool CoreEngine::fill_batch() {
   StepInFlight& step = steps_[steps_launched_ % steps_.size()];
   step.rows.clear();
   step.tokens = 0;
+  step.is_begun = false;
   sample_rows_.clear();
   uint32_t pages = 0;
   for (Sequence* sequence : running_) {

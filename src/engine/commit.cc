@@ -61,8 +61,9 @@ void CoreEngine::append_token(Sequence& sequence, const ops::Sampled& sampled) {
 // A step went wrong on the device: what it should have written cannot be trusted, nor what the one behind it made of
 // that. So nothing of them is published and every request that had a row in them ends.
 void CoreEngine::fail_steps() {
-  static_cast<void>(
-      backend_.finish());  // the device has left their pages alone; the first error is the one that counts
+  // The device has left their pages alone when they are given away; the first error is the one that counts. Without a step
+  // begun what is on the device is another engine's.
+  if (oldest().is_begun) static_cast<void>(backend_.finish());
   for (; in_flight(); ++steps_collected_) {
     for (const StepInFlight::Row& row : oldest().rows) {
       if (row.sequence == nullptr) continue;

@@ -33,6 +33,7 @@ struct StepInFlight {
   };
   std::vector<Row> rows;  // in the order of the batch
   uint32_t tokens = 0, rows_sampled = 0;
+  bool is_begun = false;       // false: the back end knows nothing of it
   attention::Outcome outcome;  // of the plan with the widest window
 
   bool decodes() const { return rows_sampled == tokens; }  // one token a row, each sampled

@@ -38,6 +38,7 @@ Result<bool> CoreEngine::step() {
 Status CoreEngine::launch() {
   HEADWATER_RETURN_IF_ERROR(plan_attention());  // page table -> a plan a window, in the step block
   HEADWATER_ASSIGN_OR_RETURN(const ops::DeviceBatch batch, backend_.begin_step(newest_block()));
+  newest().is_begun = true;
   if (!copies_from_.empty()) backend_.copy_pages(*pool_, copies_from_, copies_to_);
   HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix logits, decoder_.forward(batch, *pool_));
   if (!sample_rows_.empty()) backend_.sample({.logits = logits, .rows = sample_rows_});

@@ -314,7 +314,8 @@ class Backend {
   // Between host memory, rows packed, and a matrix; both wait for what is enqueued. Not during a step.
   virtual Status upload(const Matrix& to, std::span<const float> from);
   virtual Status download(std::span<float> to, const Matrix& from);
-  // Scratch for steps up to these limits; called once before the first step and again when limits grow.
+  // Scratch for steps up to these limits; called once before the first step and again when limits grow. kInvalidArgument, and
+  // nothing changes, while a sample() is not collected: its tokens lie in scratch.
   virtual Status reserve_scratch(const StepLimits& limits, const KvShape& shape, uint32_t q_heads,
                                  uint32_t vocabulary) = 0;
   // Scratch for mix_experts() up to this shape; called like reserve_scratch(), by models that have experts.
@@ -324,7 +325,9 @@ class Backend {
 
   // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the
   // source of an earlier one. What went wrong while a step before was enqueued comes back here, unless collect() or
-  // finish() has said it. The block is not written again before this step was collected or finished.
+  // finish() has said it. The block is not written again before this step was collected or finished. kInvalidArgument where
+  // steps of another block are not collected: an engine that takes turns does not run ahead. What is refused is not begun, and
+  // who was refused has nothing to finish().
   virtual Result<DeviceBatch> begin_step(const StepBlock& block) = 0;
   // Records what `work` enqueues, without running it, for steps that enqueue the same but for what stands in the step block.
   // kUnsupported without BackendInfo::records.
@@ -349,7 +352,8 @@ class Backend {
   // for nothing behind it; [L], valid until the next collect(). A row without a choosable token says so in its
   // Sampled::error; its neighbours are untouched.
   virtual Result<std::span<const Sampled>> collect() = 0;
-  virtual Status finish() = 0;  // waits for everything enqueued; what was not collected is lost
+  // Waits for everything enqueued; what was not collected is lost, so it is called by who has begun a step.
+  virtual Status finish() = 0;
 
   // KV bytes that attend() read since the last call, counted by the kernels in debug builds; 0 in release builds.
   virtual uint64_t take_kv_bytes_read() = 0;

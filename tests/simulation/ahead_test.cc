@@ -144,5 +144,37 @@ TEST_F(EngineAhead, IsWaitedForWhenTheEngineGoes) {
   EXPECT_EQ(test.late_backend.steps_waiting(), 0u);
 }
 
+TEST_F(EngineAhead, KeepsItsStepThoughAnotherEngineOfTheDeviceIsRefusedMeanwhile) {
+  EngineUnderTest test(small_config(), 64);
+  LateDecoder decoder(test.late_backend, kTestVocabulary, 400);
+  engine::EngineConfig config = small_config();
+  config.run_ahead = false;
+  config.kv_bytes = decoder.kv_bytes(64, config.page_size);
+  const auto create = [&] { return engine::Engine::create(config, decoder, test.late_backend, &test.clock); };
+  const auto other = create();
+  ASSERT_TRUE(other) << other.status().message();
+  const RequestId id = test.submit(make_request(random_tokens(5, 1), 40));
+  test.steps(5);
+  ASSERT_EQ(test.late_backend.steps_waiting(), 1u);
+
+  const Request request = make_request(random_tokens(7, 2), 10);
+  const Result<RequestId> refused = (*other)->submit(request);
+  EXPECT_EQ((*other)->step().status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(create().status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test.late_backend.steps_waiting(), 1u);
+  engine::Emission emission;
+  ASSERT_EQ((*other)->poll(*refused, {&emission, 1}), 1u);
+  EXPECT_EQ(emission.finish, FinishReason::kFailed);
+  test.run();
+  test.expect_whole_answer(id);
+
+  const Result<RequestId> taken = (*other)->submit(request);
+  while (*(*other)->step()) {
+  }
+  std::vector<TokenId> tokens;
+  while ((*other)->poll(*taken, {&emission, 1}) == 1) tokens.push_back(emission.token);
+  EXPECT_EQ(tokens, expected_tokens(request, 0, kTestVocabulary));
+}
+
 }  // namespace
 }  // namespace headwater::testing

@@ -31,6 +31,7 @@ LateBackend::LateBackend(uint32_t vocabulary, uint32_t workers, Fault fault)
 
 Status LateBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& kv, uint32_t q_heads,
                                     uint32_t vocabulary) {
+  HEADWATER_RETURN_IF_ERROR(check_collected());
   for (Step& step : steps_) {
     step.rows.resize(limits.logits_max);
     step.sampled.reserve(limits.logits_max);
@@ -53,7 +54,12 @@ Result<ops::StepBlock> LateBackend::create_twin(const ops::StepBlock& block) {
   return ops::StepBlock::create(block.limits(), std::move(host), block.device_copy());
 }
 
+Status LateBackend::check_collected() const {
+  return begun_ == done_ ? Status() : error(ErrorCode::kInvalidArgument, "steps of another engine are not collected");
+}
+
 Result<ops::DeviceBatch> LateBackend::begin_step(const ops::StepBlock& block) {
+  if (begun_ > 0 && block.device_copy()->data() != newest().device) HEADWATER_RETURN_IF_ERROR(check_collected());
   check(begun_ - done_ < 2, "a step is begun while two are on the device");
   steps_ahead_ += begun_ - done_;
   ++begun_;

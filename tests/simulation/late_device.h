@@ -45,6 +45,7 @@ class LateBackend final : public ScriptedBackend {
     std::vector<Row> rows;           // [logits_max]
     std::vector<ops::SampleRow> sampled;
   };
+  Status check_collected() const;  // or it is a step of another engine that stands on the device
   Step& newest() { return steps_[(begun_ - 1) % 2]; }
   Status run_oldest();
   void look_up_pending(const ops::DeviceBatch& batch) const;

@@ -75,6 +75,7 @@ class CudaBackend final : public ops::Backend {
                    "experts take {} bytes of shared memory a block, more than {} has: use --backend cpu",
                    kFewSharedBytes, info_.device);
     }
+    HEADWATER_RETURN_IF_ERROR(check_collected("scratch"));
     ++scratch_moves_;
     HEADWATER_RETURN_IF_ERROR(stream_.wait());
     return experts_.reserve(shape);
@@ -109,6 +110,7 @@ class CudaBackend final : public ops::Backend {
 
  private:
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns, DType dtype);
+  Status check_collected(const char* what) const;  // which another engine asks for
   void keep(Status status) {  // the first failure of what is enqueued; collect(), finish() or begin_step() returns it
     if (failure_ && !status) failure_ = std::move(status);
   }
@@ -170,6 +172,14 @@ Result<ops::Matrix> CudaBackend::allocate(uint32_t rows, uint32_t columns, DType
   return ops::Matrix{matrices_.back().as<float>(), rows, columns, columns, dtype};
 }
 
+Status CudaBackend::check_collected(const char* what) const {
+  if (sampler_.waiting() == 0) return {};
+  return error(
+      ErrorCode::kInvalidArgument,
+      "{} while {} steps of another engine are not collected; set run_ahead to false for engines that take turns", what,
+      sampler_.waiting());
+}
+
 Result<const float*> CudaBackend::place(std::span<const float> values) {
   HEADWATER_ASSIGN_OR_RETURN(std::byte * placed, vectors_.take(values.size_bytes()));
   HEADWATER_RETURN_IF_ERROR(checked(
@@ -210,6 +220,7 @@ Status CudaBackend::download(std::span<float> to, const ops::Matrix& from) {
 
 Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                                     uint32_t vocabulary) {
+  HEADWATER_RETURN_IF_ERROR(check_collected("scratch"));
   ++scratch_moves_;
   HEADWATER_RETURN_IF_ERROR(stream_.wait());
   HEADWATER_RETURN_IF_ERROR(products_.reserve(limits.tokens_max));
@@ -271,12 +282,7 @@ Result<ops::DeviceBatch> CudaBackend::begin_step(const ops::StepBlock& block) {
   if (block.device_copy() == nullptr) {
     return error(ErrorCode::kInvalidArgument, "a step block in ordinary memory; make it with create_step_block()");
   }
-  if (sampler_.waiting() > 0 && block.device_copy().get() != newest_copy_) {
-    return error(
-        ErrorCode::kInvalidArgument,
-        "a step while {} of another engine are not collected; set run_ahead to false for engines that take turns",
-        sampler_.waiting());
-  }
+  if (block.device_copy().get() != newest_copy_) HEADWATER_RETURN_IF_ERROR(check_collected("a step"));
   newest_copy_ = block.device_copy().get();
   HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));  // of a step that nobody has collected
   const std::span<const std::byte> bytes = block.bytes();

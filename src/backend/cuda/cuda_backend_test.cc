@@ -139,6 +139,10 @@ TEST_F(CudaTest, AStepOfAnotherEngineBeforeCollectIsRefused) {
   const Result<ops::DeviceBatch> refused = backend_->begin_step(*other);
   EXPECT_EQ(refused.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.status().message(), HasSubstr("run_ahead"));
+  EXPECT_EQ(backend_->reserve_scratch(kFewRows, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, kFewTokens).code(),
+            ErrorCode::kInvalidArgument)
+      << "the tokens lie in scratch";
+  EXPECT_EQ(backend_->reserve_experts({8, 64, 64, 2, 1}).code(), ErrorCode::kInvalidArgument);
   EXPECT_TRUE(backend_->begin_step(*one)) << "the engine's own next step is taken";
   EXPECT_TRUE(backend_->collect());
   EXPECT_TRUE(backend_->begin_step(*other));
