@@ -43,6 +43,7 @@ class TimedBackend final : public ops::Backend {
   Result<ops::Matrix> allocate_operand(uint32_t rows, uint32_t columns) override {
     return backend_->allocate_operand(rows, columns);
   }
+  void release(const ops::Matrix& matrix) override { backend_->release(matrix); }
   Result<const float*> place(std::span<const float> values) override { return backend_->place(values); }
   Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override {
     return backend_->create_step_block(limits);

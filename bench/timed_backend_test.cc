@@ -41,6 +41,7 @@ class Writer final : public ops::Backend {
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape&) override { return nothing(); }
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView&) override { return nothing(); }
   Result<ops::Matrix> allocate(uint32_t, uint32_t) override { return nothing(); }
+  void release(const ops::Matrix&) override {}
   Status reserve_scratch(const ops::StepLimits&, const ops::KvShape&, uint32_t, uint32_t) override { return {}; }
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock&) override { return nothing(); }
   void copy_pages(ops::KvPool&, std::span<const PageId>, std::span<const PageId>) override {}

@@ -47,7 +47,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual const ModelShape& shape() const = 0;
-  // Sizes activations and the back end's scratch for steps up to these limits. Before the first forward().
+  // Sizes activations and the back end's scratch for steps up to these limits. Before the first forward(), and
+  // again for other limits or another engine: what the call before took is given back.
   virtual Status prepare(const ops::StepLimits& limits, const ops::KvShape& kv) = 0;
   // Appends the batch's keys and values to the pool and returns the logits of batch.logits_tokens: [L, vocabulary], device
   // memory, valid until the next forward(). Enqueues on the back end's stream; allocates nothing, but

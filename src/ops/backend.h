@@ -304,6 +304,8 @@ class Backend {
   // For what products read or what a gate_mul() takes: in the type that suits the products of the weights that were prepared,
   // mostly BF16 on a GPU.
   virtual Result<Matrix> allocate_operand(uint32_t rows, uint32_t columns) { return allocate(rows, columns); }
+  // Frees what one of these gave, when no step that uses it is on its way.
+  virtual void release(const Matrix& matrix) = 0;
   // Where operations read a vector (a norm's weight, a bias): the span itself on host back ends, which must outlive its use; a
   // copy elsewhere, freed with the back end.
   virtual Result<const float*> place(std::span<const float> values) { return values.data(); }

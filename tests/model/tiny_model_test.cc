@@ -1,6 +1,9 @@
 // Every weight type from the file to the logits: tiny models through load_model() on the reference and on each cpu
 // target.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "conformance/targets.h"
 #include "model/model.h"
@@ -33,6 +36,36 @@ Result<std::vector<float>> logits_of(std::span<const std::byte> image, ops::Back
       random_tokens(model->shape().vocabulary), 0,
       [&](uint32_t, std::span<const float> logits) { all.insert(all.end(), logits.begin(), logits.end()); }));
   return all;
+}
+
+uint64_t mapped_bytes() {  // of this process
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(Decoder, GivesItsActivationsBackWhenItIsPreparedAgainAndWhenItGoes) {
+  const std::vector<std::byte> image = TinyModel(TinyShape{}, DType::kF32).image(kSeed);
+  const model::Checkpoint checkpoint(std::move(model::GgufFile::parse(image)).value());
+  const ops::StepLimits limits{.sequences_max = 1,
+                               .tokens_max = 1 << 16,
+                               .pages_per_sequence_max = 1,
+                               .page_size = 32,
+                               .logits_max = 1 << 16,
+                               .workers = 1};
+  for (const char* name : {"reference", "cpu"}) {
+    const auto backend = *backend::create_backend(name, {.threads = 1});
+    const auto model = *model::load_model(checkpoint, *backend);
+    const ops::KvShape kv = model->shape().kv_shape(32, 1, DType::kF32);
+    ASSERT_TRUE((*model->create_decoder())->prepare(limits, kv));
+    const uint64_t before = mapped_bytes();
+    for (int i = 0; i < 3; ++i) {
+      const auto decoder = *model->create_decoder();
+      for (int j = 0; j < 3; ++j) ASSERT_TRUE(decoder->prepare(limits, kv));
+      EXPECT_GT(mapped_bytes(), before + (uint64_t{50} << 20)) << name << ": nothing to give back";
+    }
+    EXPECT_LT(mapped_bytes(), before + (uint64_t{50} << 20)) << name;
+  }
 }
 
 struct Case {

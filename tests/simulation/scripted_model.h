@@ -59,6 +59,7 @@ class ScriptedBackend : public ops::Backend {
 
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView&) override;
   Result<ops::Matrix> allocate(uint32_t, uint32_t) override;
+  void release(const ops::Matrix&) override {}
   void embed(const ops::EmbedParams&) override;
   void add_norm(const ops::AddNormParams&) override;
   void matmul(const ops::MatmulParams&) override;

@@ -55,6 +55,9 @@ class CpuBackend final : public ops::Backend {
   }
   Result<std::unique_ptr<ops::Weight>> prepare(const ops::WeightView& view) override;
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns) override;
+  void release(const ops::Matrix& matrix) override {
+    std::erase_if(matrices_, [&](const Buffer& memory) { return memory.as<float>().data() == matrix.data; });
+  }
   Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape& shape, uint32_t q_heads,
                          uint32_t vocabulary) override;
   Status reserve_experts(const ops::ExpertsShape& shape) override { return experts_.reserve(shape); }

@@ -61,6 +61,9 @@ class CudaBackend final : public ops::Backend {
   Result<ops::Matrix> allocate_operand(uint32_t rows, uint32_t columns) override {
     return allocate(rows, columns, products_.operand_type());
   }
+  void release(const ops::Matrix& matrix) override {
+    std::erase_if(matrices_, [&](const DeviceBuffer& memory) { return memory.as<float>() == matrix.data; });
+  }
   Result<const float*> place(std::span<const float> values) override;
   Result<ops::StepBlock> create_step_block(const ops::StepLimits& limits) override;
   Result<ops::StepBlock> create_twin(const ops::StepBlock& block) override;
@@ -126,7 +129,7 @@ class CudaBackend final : public ops::Backend {
   Sampler sampler_;
   Arena vectors_;
   std::vector<DeviceBuffer> matrices_;
-  ops::Matrix attended_;  // room for outputs of attention that its kernels do not write as they are wanted
+  DeviceBuffer attended_;  // room for outputs of attention that its kernels do not write as they are wanted
   Status failure_;
   uint64_t scratch_moves_ = 0;                    // RecordedWork
   const ops::DeviceCopy* newest_copy_ = nullptr;  // of the last step that was begun
@@ -224,10 +227,9 @@ Status CudaBackend::reserve_scratch(const ops::StepLimits& limits, const ops::Kv
   ++scratch_moves_;
   HEADWATER_RETURN_IF_ERROR(stream_.wait());
   HEADWATER_RETURN_IF_ERROR(products_.reserve(limits.tokens_max));
-  const uint32_t columns = q_heads * shape.v_head_dim;
-  if (shape.dtype == DType::kF16 &&
-      uint64_t{attended_.rows} * attended_.columns < uint64_t{limits.tokens_max} * columns) {
-    HEADWATER_ASSIGN_OR_RETURN(attended_, allocate(limits.tokens_max, columns));
+  if (shape.dtype == DType::kF16) {
+    const uint64_t columns = uint64_t{q_heads} * shape.v_head_dim;
+    HEADWATER_RETURN_IF_ERROR(attended_.grow(limits.tokens_max * columns * sizeof(float)));
   }
   HEADWATER_RETURN_IF_ERROR(sampler_.reserve(limits.logits_max, vocabulary));
   return attention_.reserve(limits, q_heads, shape.v_head_dim);
@@ -333,8 +335,8 @@ void CudaBackend::attend(const ops::AttentionParams& params) {
   ops::Matrix out = params.out;
   const bool converts = out.dtype != DType::kF32 && pages.element == KvElement::kF16;  // which would write F16
   if (converts) {
-    check(uint64_t{out.rows} * out.columns <= uint64_t{attended_.rows} * attended_.columns, "room for F16 attention");
-    out = {attended_.data, out.rows, out.columns, out.columns};
+    check(uint64_t{out.rows} * out.columns * sizeof(float) <= attended_.size(), "room for F16 attention");
+    out = {attended_.as<float>(), out.rows, out.columns, out.columns};
   }
   keep(attention_.attend({.batch = params.batch,
                           .pages = &pages,

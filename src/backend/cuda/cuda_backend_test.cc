@@ -74,6 +74,15 @@ TEST_F(CudaTest, UploadAndDownloadReachTheColumnsOfASliceAlone) {
   EXPECT_EQ(got_slice, values);
 }
 
+TEST_F(CudaTest, AMatrixThatIsReleasedGivesItsMemoryBack) {
+  const uint64_t before = backend_->pool_memory().free;
+  const Result<ops::Matrix> matrix = backend_->allocate(1 << 14, 1 << 12);  // 256 MiB
+  ASSERT_TRUE(matrix) << matrix.status().message();
+  EXPECT_LT(backend_->pool_memory().free, before - (uint64_t{100} << 20));
+  backend_->release(*matrix);
+  EXPECT_GT(backend_->pool_memory().free, before - (uint64_t{100} << 20));
+}
+
 TEST_F(CudaTest, AStepBlockInOrdinaryMemoryIsRefused) {
   const Result<ops::StepBlock> block = ops::StepBlock::create({1, 1, 1, 32, 0, 1});
   ASSERT_TRUE(block) << block.status().message();

@@ -35,6 +35,9 @@ class ReferenceBackend final : public ops::Backend {
     buffers_.push_back(std::move(buffer));
     return matrix;
   }
+  void release(const ops::Matrix& matrix) override {
+    std::erase_if(buffers_, [&](const Buffer& buffer) { return buffer.as<float>().data() == matrix.data; });
+  }
 
   Status reserve_scratch(const ops::StepLimits& limits, const ops::KvShape&, uint32_t, uint32_t vocabulary) override {
     HEADWATER_ASSIGN_OR_RETURN(scratch_, ops::SampleScratch::create(vocabulary));

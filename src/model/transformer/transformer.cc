@@ -16,13 +16,14 @@ class TransformerDecoder final : public Decoder {
  public:
   TransformerDecoder(const Weights& weights, ops::Backend& backend)
       : weights_(weights), plan_(weights.blueprint), backend_(backend) {}
+  ~TransformerDecoder() override { release(); }
 
   const ModelShape& shape() const override { return plan_.shape; }
 
   Status prepare(const ops::StepLimits& limits, const ops::KvShape& kv) override {
     const ModelShape& s = plan_.shape;
-    recordings_.clear();
     HEADWATER_RETURN_IF_ERROR(backend_.reserve_scratch(limits, kv, s.q_heads, s.vocabulary));
+    release();
     const uint32_t q = s.q_heads * s.head_dim, k = s.kv_heads * s.head_dim;
     const uint32_t tokens = limits.tokens_max, logits = limits.logits_max;
     HEADWATER_ASSIGN_OR_RETURN(residual_, backend_.allocate(tokens, s.embedding));
@@ -65,6 +66,14 @@ class TransformerDecoder final : public Decoder {
   }
 
  private:
+  void release() {
+    recordings_.clear();
+    for (Matrix* matrix : {&residual_, &delta_, &normed_, &qkv_, &attended_, &gate_up_, &router_, &last_residual_,
+                           &last_delta_, &logits_}) {
+      backend_.release(std::exchange(*matrix, {}));
+    }
+  }
+
   // A recording counts for the pool and the step block that it was made with.
   bool replay(uint32_t rows, const ops::DeviceBatch& batch, const ops::KvPool& pool) {
     const std::pair<const void*, const void*> made_for{&pool, batch.token_ids.data()};
