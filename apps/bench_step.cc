@@ -90,7 +90,7 @@ Status create_arms(const StepBenchOptions& options, Runtime& runtime, bench::Tim
   result.promises_equal = runtime.backend->info().invariant;
   result.is_replayed = runtime.backend->info().records;
   result.runs_ahead = runtime.backend->info().runs_ahead;
-  result.peaks = runtime.backend->measure_peaks(shape.q_heads / shape.kv_heads);
+  HEADWATER_ASSIGN_OR_RETURN(result.peaks, runtime.backend->measure_peaks(shape.q_heads / shape.kv_heads));
   std::vector<std::string> names = options.arms;
   if (names.empty()) names.push_back(options.engine.shared_prefix);
   for (const std::string& name : names) {

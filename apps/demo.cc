@@ -110,8 +110,8 @@ Status demo(const DemoOptions& options) {
   HEADWATER_ASSIGN_OR_RETURN(TimedRuntime timed, load_timed(options.runtime));
   Runtime& runtime = timed.runtime;
   HEADWATER_ASSIGN_OR_RETURN(const auto prompts, demo_requests(runtime, options.tokens));
-  const ops::Peaks peaks =
-      runtime.backend->measure_peaks(runtime.model->shape().q_heads / runtime.model->shape().kv_heads);
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Peaks peaks, runtime.backend->measure_peaks(runtime.model->shape().q_heads /
+                                                                                    runtime.model->shape().kv_heads));
   const uint64_t pool_tokens =
       8192 + prompts.size() * (options.tokens + 128);  // prompts with their prefixes once, answers
   HEADWATER_ASSIGN_OR_RETURN(

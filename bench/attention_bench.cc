@@ -24,7 +24,7 @@ class GridBench {
 
   Status run() {
     const uint32_t group = options_.cells.empty() ? 1 : options_.cells[0].q_heads / options_.cells[0].kv_heads;
-    peaks_ = backend_.measure_peaks(group);
+    HEADWATER_ASSIGN_OR_RETURN(peaks_, backend_.measure_peaks(group));
     print_head();
     for (size_t index = options_.shard; index < options_.cells.size(); index += options_.shards) {
       HEADWATER_RETURN_IF_ERROR(run_cell(options_.cells[index]));

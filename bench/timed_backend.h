@@ -109,7 +109,7 @@ class TimedBackend final : public ops::Backend {
   Result<double> read_floor_us(uint64_t bytes, uint32_t piece_bytes) override {
     return backend_->read_floor_us(bytes, piece_bytes);
   }
-  ops::Peaks measure_peaks(uint32_t group) override { return backend_->measure_peaks(group); }
+  Result<ops::Peaks> measure_peaks(uint32_t group) override { return backend_->measure_peaks(group); }
 
  private:
   static uint64_t bytes(const ops::Matrix& matrix) { return uint64_t{matrix.rows} * matrix.columns * sizeof(float); }

@@ -369,7 +369,7 @@ class Backend {
 
   // Measures for about a third of a second, a device for a few; for benches, never during a step. group: query heads
   // per KV head.
-  virtual Peaks measure_peaks(uint32_t /*group*/) { return {}; }
+  virtual Result<Peaks> measure_peaks(uint32_t /*group*/) { return Peaks(); }
 };
 
 }  // namespace headwater::ops

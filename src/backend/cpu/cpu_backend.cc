@@ -48,7 +48,7 @@ class CpuBackend final : public ops::Backend {
     return {};
   }
 
-  ops::Peaks measure_peaks(uint32_t group) override { return cpu::measure_peaks(target_, *pool_, group); }
+  Result<ops::Peaks> measure_peaks(uint32_t group) override { return cpu::measure_peaks(target_, *pool_, group); }
 
   Result<std::unique_ptr<ops::KvPool>> create_kv_pool(const ops::KvShape& shape) override {
     return CpuKvPool::create(shape);

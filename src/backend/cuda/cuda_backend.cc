@@ -109,7 +109,7 @@ class CudaBackend final : public ops::Backend {
 
   Result<std::unique_ptr<ops::Stopwatch>> create_stopwatch(std::function<void()> work, bool cold) override;
   Result<double> read_floor_us(uint64_t bytes, uint32_t piece_bytes) override;
-  ops::Peaks measure_peaks(uint32_t group) override;
+  Result<ops::Peaks> measure_peaks(uint32_t) override { return cuda::measure_peaks(stream_); }
 
  private:
   Result<ops::Matrix> allocate(uint32_t rows, uint32_t columns, DType dtype);
@@ -388,11 +388,6 @@ Result<double> CudaBackend::read_floor_us(uint64_t bytes, uint32_t piece_bytes) 
   }
   HEADWATER_ASSIGN_OR_RETURN(const double us, cuda::read_floor_us(stream_, read_memory_, bytes, piece_bytes));
   return read_floors_[{bytes, piece_bytes}] = us;
-}
-
-ops::Peaks CudaBackend::measure_peaks(uint32_t /*group*/) {
-  const Result<ops::Peaks> peaks = cuda::measure_peaks(stream_);
-  return peaks ? *peaks : ops::Peaks();
 }
 
 }  // namespace
