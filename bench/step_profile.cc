@@ -115,6 +115,10 @@ void print_profile(const StepProfile& profile, std::ostream& table) {
   }
   table << fmt::format("{:<24}{:>9.3f}{:>7.1f}%  {:<30}{}\n", "step", profile.ms(), 100.0, "",
                        bound_columns(profile.ms(), bound_ms, "sum"));
+  if (profile.are_kinds_timed_alone()) {
+    table << "Each kind was timed alone: the launch of its recording and rows that pad the step count. rest: the step "
+             "less all of them.\n";
+  }
 }
 
 void write_profile(const StepProfile& profile, std::string_view arm, std::ostream& json) {

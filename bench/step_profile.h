@@ -10,7 +10,8 @@
 //
 // `host` is the wall time of a step less all operations: scheduling, planning, filling the block, commit. On a
 // device, whose kinds were timed alone, it is `rest`: gaps between operations, copies, sampling, and the host where
-// the device waits for it; below zero where operations of a step overlap.
+// the device waits for it; below zero where operations of a step overlap. A kind timed alone is a recording launched again and
+// again: those launches count, and the rows that pad its step, in its time and in its bound.
 #pragma once
 
 #include <ostream>
@@ -47,6 +48,7 @@ class StepProfile {
   void set_kinds(const WorkTotals& step);
 
   StepPhase phase() const { return phase_; }
+  bool are_kinds_timed_alone() const { return kinds_timed_alone_; }
   uint32_t steps() const { return steps_; }
   double ms() const;                     // a step
   std::vector<ProfileRow> rows() const;  // kinds that took time; empty without steps
@@ -67,7 +69,7 @@ class StepProfile {
   AttentionBound attention_;  // all layers and steps
 };
 
-// An aligned table with a bar a row, and a total.
+// An aligned table with a bar a row and a total, and what counts in kinds that were timed alone.
 void print_profile(const StepProfile& profile, std::ostream& table);
 // JSON lines {"kind", "ms", "share", "bound_ms", "bound", "arm", "phase"}.
 void write_profile(const StepProfile& profile, std::string_view arm, std::ostream& json);

@@ -151,6 +151,9 @@ TEST(StepProfile, OfADeviceHasKindsTimedAloneAndTheRest) {
   EXPECT_NEAR(row_of(rows, "product 64 -> 96").bound_ms, 0.1, 1e-9);
   EXPECT_NEAR(row_of(rows, "attend").bound_ms, 1.0, 1e-9);  // 2 layers of 5 MB at 10 GB/s
   EXPECT_STREQ(row_of(rows, "norm").bound, "-");
+  std::stringstream table;
+  print_profile(profile, table);
+  EXPECT_NE(table.str().find("launch of its recording and rows that pad the step count"), std::string::npos);
 }
 
 TEST(StepProfile, GivesNoBoundWithoutPeaks) {
@@ -180,6 +183,7 @@ TEST(StepProfile, WritesOneObjectAKindAndATableWithATotal) {
   print_profile(profile, table);
   EXPECT_NE(table.str().find("product 96 -> 64"), std::string::npos);
   EXPECT_NE(table.str().find("step                       10.000  100.0%"), std::string::npos) << table.str();
+  EXPECT_EQ(table.str().find("timed alone"), std::string::npos);
 }
 
 }  // namespace
