@@ -1,13 +1,16 @@
-// Kernels that begin while the one ahead of them in the stream still runs (programmatic dependent launch, compute capability 9.0
-// and later). A step is some three hundred short kernels: what each does before it needs another's results, and its launch,
-// costs nothing this way.
+// Kernels that begin while the one ahead of them in the stream still runs (programmatic dependent launch, of code for compute
+// capability 9.0 and later). A step is some three hundred short kernels: what each does before it needs another's results, and
+// its launch, costs nothing this way.
 //
-// Who is launched with launch_overlapping() calls wait_for_kernels_ahead() before it touches what other kernels of the stream
-// write or read, in at least one thread of every block, whatever the block has to do: the end of a kernel then says that all
-// kernels ahead of it have ended too. let_next_begin() at the start lets the next one's blocks take the places that are left.
+// Who is launched with launch_overlapping() or early_begin() calls wait_for_kernels_ahead() before it touches what other kernels
+// of the stream write or read, in at least one thread of every block, whatever the block has to do: the end of a kernel then
+// says that all kernels ahead of it have ended too. let_next_begin() at the start lets the next one's blocks take the places
+// that are left.
 #pragma once
 
-#include "backend/cuda/device.h"
+#include <cuda_runtime.h>
+
+#include <cstdint>
 
 namespace headwater::backend::cuda {
 
@@ -23,6 +26,18 @@ __device__ __forceinline__ void let_next_begin() {
 #endif
 }
 
+// Whether the code that the current device runs of `kernel` waits: compiled for 9.0 or later. What is compiled from older PTX
+// does not, on whatever device. Asked once a kernel and device.
+bool is_compiled_to_wait(const void* kernel);
+
+// The attribute of a launch that lets the kernel begin early, if it waits.
+inline cudaLaunchAttribute early_begin(const void* kernel) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = is_compiled_to_wait(kernel) ? 1 : 0;
+  return attribute;
+}
+
 // Blocks in clusters of `cluster`.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_overlapping_clusters(void (*kernel)(Parameters...), uint32_t cluster, dim3 blocks, dim3 threads,
@@ -31,8 +46,7 @@ cudaError_t launch_overlapping_clusters(void (*kernel)(Parameters...), uint32_t 
   cudaLaunchAttribute attributes[3]{};
   attributes[0].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
   attributes[0].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1] = early_begin(reinterpret_cast<const void*>(kernel));
   attributes[2].id = cudaLaunchAttributeClusterDimension;
   attributes[2].val.clusterDim = {cluster, 1, 1};
   cudaLaunchConfig_t config{};
@@ -41,7 +55,7 @@ cudaError_t launch_overlapping_clusters(void (*kernel)(Parameters...), uint32_t 
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = cluster > 1 ? 3 : device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 2 : 1;
+  config.numAttrs = cluster > 1 ? 3 : 2;
   return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 

@@ -18,8 +18,7 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeCooperative;
   attributes[0].val.cooperative = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1] = early_begin(reinterpret_cast<const void*>(kernel));
   cudaLaunchConfig_t config{};
   config.gridDim = launch.blocks;
   config.blockDim = kBlockThreads;

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kFewThreads<kTokens>, kBlocksEach)
 template <typename Coding, uint32_t kTokens>
 cudaError_t launch(const FewCall& call, cudaStream_t stream) {
   const auto kernel = multiply_few<Coding, kTokens>;
-  static const cudaError_t allowed = allow_passes<Coding, kTokens>(kernel);
+  const cudaError_t allowed = allow_passes<Coding, kTokens>(kernel);
   if (allowed != cudaSuccess) return allowed;
   const uint32_t blocks = std::min(call.parts[call.parts_count - 1].tiles_end,
                                    kBlocksEach * device_attribute(cudaDevAttrMultiProcessorCount));
