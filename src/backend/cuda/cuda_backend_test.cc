@@ -83,6 +83,34 @@ TEST_F(CudaTest, AMatrixThatIsReleasedGivesItsMemoryBack) {
   EXPECT_GT(backend_->pool_memory().free, before - (uint64_t{100} << 20));
 }
 
+// Products take more shared memory than a kernel may have unless each device has been told.
+TEST(CudaDevices, EachOfAProcessMultiplies) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) GTEST_SKIP() << devices << " devices";
+  constexpr uint32_t kColumns = 256, kRows = 64;
+  const std::vector<uint16_t> zeros(kRows * kColumns);
+  for (int device = 0; device < devices; ++device) {
+    ASSERT_EQ(cudaSetDevice(device), cudaSuccess);
+    const auto backend = *create({});
+    const auto prepare = [&](uint32_t rows, uint32_t columns) {
+      return *backend->prepare({reinterpret_cast<const std::byte*>(zeros.data()), DType::kBF16, rows, columns});
+    };
+    const auto in = prepare(kRows, kColumns), out = prepare(kColumns, kRows);
+    ASSERT_TRUE(backend->reserve_scratch({8, 8, 1, 16, 8, 1}, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 100));
+    ASSERT_TRUE(backend->reserve_experts({1, kColumns, kRows, 1, 1}));
+    const ops::Matrix x = *backend->allocate(1, kColumns), hidden = *backend->allocate(1, kRows);
+    const ops::Matrix router = *backend->allocate(1, 1), mixed = *backend->allocate(1, kColumns);
+    const ops::Product product[] = {{in.get(), hidden}};
+    backend->matmul({x, product});
+    EXPECT_TRUE(backend->finish()) << "matmul on device " << device;
+    const ops::Expert expert[] = {{in.get(), in.get(), out.get()}};
+    backend->mix_experts({x, router, expert, 1, true, ops::Activation::kSilu, mixed});
+    const Status status = backend->finish();
+    EXPECT_TRUE(status) << "experts on device " << device << ": " << status.message();
+  }
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
 TEST_F(CudaTest, AStepBlockInOrdinaryMemoryIsRefused) {
   const Result<ops::StepBlock> block = ops::StepBlock::create({1, 1, 1, 32, 0, 1});
   ASSERT_TRUE(block) << block.status().message();

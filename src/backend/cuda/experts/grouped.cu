@@ -87,7 +87,8 @@ cudaError_t launch_grouped(Coding coding, const GroupedCall& call, cudaStream_t 
   return with_coding(coding, [&](auto of) {
     using Of = decltype(of);
     const auto kernel = multiply_grouped<Of>;
-    static const cudaError_t allowed = allow_passes<Of, kFewTokens>(kernel);
+    // At every launch: it is a property of the current device, and cheap.
+    const cudaError_t allowed = allow_passes<Of, kFewTokens>(kernel);
     if (allowed != cudaSuccess) return allowed;
     kernel<<<grid, kThreads, sizeof(FewShared<Of, kFewTokens>), stream>>>(call);
     return cudaGetLastError();
