@@ -86,9 +86,12 @@ void on_lost_page(int signal, siginfo_t* info, void*) {
   static std::atomic_flag is_told = ATOMIC_FLAG_INIT;
   while (is_told.test_and_set()) ::pause();  // another thread tells it
   Maps maps;
-  const std::string_view name = maps.name_at(reinterpret_cast<uintptr_t>(info->si_addr));
+  const bool is_fault = info->si_code > 0;  // and not sent by a process, which gives no address
+  const std::string_view name = is_fault ? maps.name_at(reinterpret_cast<uintptr_t>(info->si_addr)) : "";
   if (name.empty()) {  // no file's page: the usual end
+    remove_unfinished();
     std::signal(signal, SIG_DFL);
+    ::raise(signal);
     return;
   }
   put("headwater: ");
