@@ -104,9 +104,10 @@ Result<model::GgufHeader> write_keys(const TokenizerSpec& spec, uint64_t rows) {
   return keys;
 }
 
-std::vector<AddedToken> added_in_order(const TokenizerSpec& spec) {
+// Of one spelling the first in the file counts; else their order means nothing.
+std::vector<AddedToken> added_by_spelling(const TokenizerSpec& spec) {
   std::vector<AddedToken> added = spec.added;
-  std::ranges::sort(added, {}, &AddedToken::id);
+  std::ranges::stable_sort(added, {}, &AddedToken::spelling);
   return added;
 }
 
@@ -129,7 +130,7 @@ bool has_same_contents(const TokenizerSpec& folder, const TokenizerSpec& keys) {
 // Metaspace.
 bool is_whole(const TokenizerSpec& folder, const TokenizerSpec& keys) {
   const auto marks = [](const PreTokenizerStep& step) { return step.kind == PreTokenizerStep::Kind::kMetaspace; };
-  return std::ranges::none_of(folder.pre_tokenizer, marks) && added_in_order(folder) == added_in_order(keys) &&
+  return std::ranges::none_of(folder.pre_tokenizer, marks) && added_by_spelling(folder) == added_by_spelling(keys) &&
          folder.prompt_prefix == keys.prompt_prefix && folder.prompt_suffix == keys.prompt_suffix &&
          end_tokens(folder) == end_tokens(keys) && folder.unknown == keys.unknown &&
          folder.fuses_unknown == keys.fuses_unknown && folder.has_byte_fallback == keys.has_byte_fallback &&

@@ -83,6 +83,11 @@ TEST(WriteTokenizer, KeepsWhatGgufsOwnKeysHaveNoPlaceFor) {
                                              {"SpecialToken": {"id": "<|end|>", "type_id": 0}}])");
   std::string composing = with_token("true");
   composing.replace(composing.find(R"("normalizer": null)"), 18, R"("normalizer": {"type": "NFC"})");
+  const auto with_two_ids = [](int first, int second) {  // of one spelling: the first of the file counts
+    constexpr const char* kToken = R"({{"id": {}, "content": "x", "special": false, "normalized": false}})";
+    return file_with(fmt::format(fmt::runtime(kToken), 6),
+                     fmt::format(fmt::runtime(kToken), first) + "," + fmt::format(fmt::runtime(kToken), second));
+  };
   struct Case {
     std::string tokenizer, config, generation;
     bool is_whole;
@@ -102,6 +107,8 @@ TEST(WriteTokenizer, KeepsWhatGgufsOwnKeysHaveNoPlaceFor) {
            {with_token(R"(false, "rstrip": true)"), std::string(kConfig), "", true},
            {with_token(R"(false, "single_word": true)"), std::string(kConfig), "", true},
            {with_token("true"), std::string(kConfig), "", true},  // looked for behind the others
+           {with_two_ids(4, 6), std::string(kConfig), "", false},
+           {with_two_ids(6, 4), std::string(kConfig), "", true},
            {composing, std::string(kConfig), "", true}}) {
     const model::TokenizerTexts texts{.tokenizer = c.tokenizer, .config = c.config, .generation = c.generation};
     const std::vector<std::byte> image = written(texts).value();
