@@ -2,15 +2,14 @@
 
 #include <boost/json.hpp>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <limits>
-#include <sstream>
 
 #include "apps/commands.h"
 #include "apps/costs_file.h"
 #include "apps/json_output.h"
 #include "apps/options.h"
+#include "apps/text_file.h"
 #include "backend/registry/registry.h"
 #include "bench/attention_bench.h"
 #include "bench/attention_record.h"
@@ -33,12 +32,12 @@ struct AttentionOptions {
 };
 
 Result<std::vector<bench::Cell>> cells_of_file(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
+  constexpr size_t kBytesMax = 1 << 20;
+  HEADWATER_ASSIGN_OR_RETURN(const std::string text,
+                             read_text("--grid-file", path, "a JSON array of cells", kBytesMax));
   boost::system::error_code failed;
-  const json::value value = json::parse(text.str(), failed);
-  if (!in || failed || !value.is_array())
+  const json::value value = json::parse(text, failed);
+  if (failed || !value.is_array())
     return error(ErrorCode::kInvalidArgument, "--grid-file {}: not a JSON array of cells", path);
   std::vector<bench::Cell> cells;
   for (const json::value& entry : value.as_array()) {

@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 
 #include "apps/foreign_flags.h"
+#include "apps/text_file.h"
 
 namespace headwater::apps {
 namespace {
@@ -44,17 +44,14 @@ Status apply(CLI::App& command, const std::string& path, const YAML::Node& key, 
 }  // namespace
 
 Status apply_config_file(CLI::App& command, const std::string& path) {
-  if (std::error_code none; std::filesystem::is_directory(path, none)) {
-    return error(ErrorCode::kInvalidArgument, "--config {}: a folder; give a YAML file", path);
-  }
+  constexpr size_t kBytesMax = 1 << 20;
+  HEADWATER_ASSIGN_OR_RETURN(const std::string text, read_text("--config", path, "a YAML file", kBytesMax));
   try {
-    const YAML::Node root = YAML::LoadFile(path);
+    const YAML::Node root = YAML::Load(text);
     if (root.IsNull()) return {};
     if (!root.IsMap())
       return wrong(path, root.Mark(), "a mapping of flags to values is expected, such as 'port: 8000'");
     for (const auto& entry : root) HEADWATER_RETURN_IF_ERROR(apply(command, path, entry.first, entry.second));
-  } catch (const YAML::BadFile&) {
-    return error(ErrorCode::kNotFound, "--config {}: cannot be read", path);
   } catch (const YAML::Exception& problem) {
     return wrong(path, problem.mark, problem.msg);
   }

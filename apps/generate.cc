@@ -1,16 +1,18 @@
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "apps/answers.h"
 #include "apps/commands.h"
 #include "apps/config_file.h"
 #include "apps/json_output.h"
 #include "apps/prompt_json.h"
+#include "apps/text_file.h"
 
 namespace headwater::apps {
 namespace {
+
+constexpr size_t kPromptsBytesMax = size_t{256} << 20;
 
 struct GenerateOptions {
   RuntimeOptions runtime;
@@ -33,17 +35,10 @@ Result<std::vector<PromptRequest>> read_prompts(const GenerateOptions& options, 
     prompts.push_back(std::move(prompt));
     return prompts;
   }
-  std::ifstream file;
-  if (options.prompts_file != "-") {
-    file.open(options.prompts_file);
-    if (std::filesystem::is_directory(options.prompts_file)) {
-      return error(ErrorCode::kInvalidArgument, "--prompts-file {} is a folder; give a file of JSON lines",
-                   options.prompts_file);
-    }
-    if (!file) return error(ErrorCode::kNotFound, "--prompts-file {}: cannot be read", options.prompts_file);
-  }
+  HEADWATER_ASSIGN_OR_RETURN(
+      std::string text, read_text("--prompts-file", options.prompts_file, "a file of JSON lines", kPromptsBytesMax));
   const server::openai::ServedModel served = served_model(runtime, options.engine.max_model_len);
-  std::istream& in = options.prompts_file == "-" ? std::cin : file;
+  std::istringstream in(std::move(text));
   size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;

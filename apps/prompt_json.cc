@@ -2,7 +2,9 @@
 
 #include <boost/json.hpp>
 
+#include "core/shown.h"
 #include "server/openai/decode.h"
+#include "server/openai/fields.h"
 
 namespace headwater::apps {
 namespace {
@@ -12,6 +14,15 @@ using server::openai::Endpoint;
 
 Status wrong_line(size_t line_number, std::string_view message) {
   return error(ErrorCode::kInvalidArgument, "line {}: {}", line_number, message);
+}
+
+std::string unknown_field(std::string_view name, Endpoint endpoint) {
+  const auto place = endpoint == Endpoint::kChat ? server::openai::kInChat : server::openai::kInCompletions;
+  std::string known = "id";
+  for (const server::openai::Field& field : server::openai::fields()) {
+    if (field.endpoints & place) known.append(", ").append(field.name);
+  }
+  return fmt::format("{} is no field of a prompt; those are {}", quoted(name), known);
 }
 
 }  // namespace
@@ -42,6 +53,9 @@ Result<PromptRequest> parse_prompt_line(std::string_view line, size_t line_numbe
   server::openai::Generation generation;
   if (auto wrong = server::openai::decode_generation(endpoint, line, served, generation, defaults)) {
     return wrong_line(line_number, wrong->message);
+  }
+  for (const std::string& field : generation.unknown_fields) {
+    if (field != "id") return wrong_line(line_number, unknown_field(field, endpoint));
   }
   if (generation.prompts.size() != 1) {
     return wrong_line(line_number, fmt::format("\"prompt\" has {} prompts; a line has one", generation.prompts.size()));

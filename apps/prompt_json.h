@@ -1,7 +1,8 @@
 // The JSON of a prompt line and of an answer line:
 //   in   the body of /v1/completions (with "prompt") or /v1/chat/completions (with "messages"), and "id"
 //   out  {"id", "choice", "prompt_tokens", "cached_tokens", "token_ids", "text", "finish_reason", "logprobs"}
-// Fields are checked as the HTTP API checks them (server/openai/decode.h); "stream" has no effect.
+// Fields are checked as the HTTP API checks them (server/openai/decode.h), but that unknown ones are refused; "stream" has no
+// effect.
 #pragma once
 
 #include <string>

@@ -6,14 +6,15 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
+#include <sstream>
 #include <thread>
 
 #include "apps/commands.h"
 #include "apps/config_file.h"
 #include "apps/prompt_json.h"
 #include "apps/runtime.h"
+#include "apps/text_file.h"
 #include "server/server.h"
 
 namespace headwater::apps {
@@ -35,10 +36,12 @@ struct ServeOptions {
 Status read_keys(const ServeOptions& options, std::vector<std::string>& keys) {
   keys = options.keys;
   if (options.key_file.empty()) return {};
-  std::ifstream file(options.key_file);
-  if (!file) return error(ErrorCode::kNotFound, "--api-key-file {}: cannot be read", options.key_file);
+  constexpr size_t kBytesMax = 1 << 20;
+  HEADWATER_ASSIGN_OR_RETURN(std::string text,
+                             read_text("--api-key-file", options.key_file, "a file of keys", kBytesMax));
+  std::istringstream lines(std::move(text));
   const size_t before = keys.size();
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (!line.empty() && line[0] != '#') keys.push_back(line);
   }

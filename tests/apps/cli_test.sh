@@ -103,6 +103,12 @@ for line in '{"prompt": "x", "temperature": 3}' '{"prompt": "x", "max_tokens": "
   expect "bad line $line" 2 "line 1" "$program" generate "${kv[@]}" --prompts-file "$work/bad.jsonl"
 done
 
+echo '{"prompt": "x", "max_tokns": 3}' > "$work/bad.jsonl"
+expect "a prompt's key with a slip" 2 "line 1: .max_tokns. is no field of a prompt; those are id, .*max_tokens" "$program" generate "${kv[@]}" --prompts-file "$work/bad.jsonl"
+expect "prompts without an end" 2 "--prompts-file /dev/zero: more than 268435456 bytes" "$program" generate "${kv[@]}" --prompts-file /dev/zero
+expect "keys without an end" 2 "--api-key-file /dev/zero: more than 1048576 bytes" "$program" serve --api-key-file /dev/zero
+expect "a configuration without an end" 2 "--config /dev/zero: more than 1048576 bytes" "$program" serve --config /dev/zero
+expect "a grid without an end" 2 "--grid-file /dev/zero: more than 1048576 bytes" "$program" bench attention --grid-file /dev/zero
 expect "a chat template without an end" 1 "--chat-template /dev/zero: .*at most 1048576 are read" "$program" generate "${kv[@]}" --chat-template /dev/zero hi
 expect "a prompt that cannot fit" 2 "[0-9]+.*[0-9]+" "$program" generate --kv-cache-memory 4M -n 4000 hi
 printf 'My name is Ada.\nWhat is my name?\n' > "$work/chat.txt"
