@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -46,7 +47,7 @@ def finished(command, programs, seconds):
     except subprocess.TimeoutExpired as late:
         raise RunError(f"{' '.join(words)}: no end within {seconds:.0f} s") from late
     if done.returncode != 0:
-        raise RunError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        raise RunError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-4000:]}")
     return done
 
 
@@ -93,9 +94,16 @@ def device():
     return {"device": name, "driver": driver}
 
 
+def gist(error):
+    """The line of an error that says most: llama.cpp prints its usage or a stack after it."""
+    lines = error.strip().splitlines()
+    telling = [line for line in lines[1:] if re.search("error|left out of this build", line, re.IGNORECASE)]
+    return (telling or lines[-1:])[0]
+
+
 def shown(line):
     if "error" in line:
-        return f"{line['cell']} | {line['arm']} | failed: {line['error'].strip().splitlines()[-1][:160]}"
+        return f"{line['cell']} | {line['arm']} | failed: {gist(line['error'])[:160]}"
     return f"{line['cell']} | {line['arm']} | {' '.join(f'{value:.2f}' for value in line['samples'])} {line['metric']}"
 
 

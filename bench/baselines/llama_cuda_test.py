@@ -216,6 +216,11 @@ class Measuring(unittest.TestCase):
         failed = {CELLS[line["cell"]].model for line in lines if "no space left" in line.get("error", "")}
         self.assertEqual(failed, {"8B q8_0"})
 
+    def test_what_went_wrong_is_shown_and_no_usage_or_stack_behind_it(self):
+        for said in ("error: invalid device: CUDA0", "mul_mat_q_case: left out of this build"):
+            self.assertEqual(llama_cuda.gist(f"llama-bench: exit code 1\nloading\n{said}\n\nusage: -h\n"), said)
+        self.assertEqual(llama_cuda.gist("llama-bench: no end within 60 s"), "llama-bench: no end within 60 s")
+
     def test_no_run_outlasts_its_time(self):
         _, lines, _ = self.measured("--seconds", "0")
         self.assertTrue(all("the 0 s of --seconds are used up" in line["error"] for line in lines[:-1]))
