@@ -59,6 +59,10 @@ int headwater_attention_run(headwater_attention* attention, const headwater_atte
 int headwater_attention_read_floor(const void* memory, uint64_t memory_bytes, uint64_t bytes, uint32_t piece_bytes,
                                    void* stream);
 
+/* Only in builds with HEADWATER_KERNEL_CLOCKS. What the blocks of the last run of the process stamped, if it has ended: host memory of
+ * the layout in backend/cuda/attention/clocks.h, until the next call. Null: no run has stamped anything, or copying failed. */
+const void* headwater_attention_clocks(uint32_t* blocks);
+
 const char* headwater_attention_error(void); /* of this thread's last failure */
 
 #ifdef __cplusplus

@@ -44,6 +44,7 @@ class FewRows {
       if (is_last) break;
       slots.give_back_by_warp(slots.last(), lane_);
     }
+    shared_.clocks.products_done();
     spread(first, slots);
   }
 

@@ -32,13 +32,16 @@ class AttendingWarpgroup {
 
   __device__ void run() {
     wait_for_kernels_ahead();
+    shared_.clocks.stamp(Event::kAheadEnded);
     for (uint32_t n = 0;; ++n) {
       const Job& job = stream_.wait_job(n);
       const uint32_t rows = uniform(job.tokens) * call_.group;
       if (rows == 0) break;
+      shared_.clocks.job_known(job.key_count, job.is_shared != 0, kInvariant ? 0 : kPolicy.few_rows, rows);
       const QueryPlace place(queries_, rows);
       for (; queries_ < place.first; ++queries_) skip_queries();
       for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_full(Use<2>(place.first + h));
+      shared_.clocks.stamp(Event::kQueriesThere);
       if (kInvariant || uniform(job.is_shared) != 0 || rows > kPolicy.few_rows) {
         attend_many(job, rows, place);
       } else {
@@ -46,7 +49,9 @@ class AttendingWarpgroup {
       }
       stream_.give_job_back(n, thread_ % kWarp);
       queries_ = place.end();
+      shared_.clocks.stamp(Event::kJobFinished);
     }
+    shared_.clocks.stamp(Event::kJobsDone);
     if (call_.header->partials > 0)
       RowMerger<Element, kPolicy, kInvariant>(call_, shared_, stream_index_, thread_).run();
   }
@@ -87,6 +92,7 @@ class AttendingWarpgroup {
     if (rows > QueryRows<Element, kPolicy>::kRowsOfQueryWarp) {
       QueryRows<Element, kPolicy>::copy(call_, shared_, stream_index_, job, first, thread_ / kWarp, kWarps);
       ptx::sync_named(1 + stream_index_, kWarpgroup);
+      shared_.clocks.stamp(Event::kQueriesCopied);
     }
     Attender<Element, kPolicy> attender(call_, shared_, stream_index_, thread_);
     const ThreadRows visible = attender.rows_of(first, rows, job.key_begin + job.key_count);
@@ -106,6 +112,7 @@ class AttendingWarpgroup {
     float lse2[2];
     state.clear();
     attender.attend({key_begin, key_end}, uniform(job.is_shared) != 0, first, visible, slots_, state);
+    shared_.clocks.products_done();
     Finish::normalise(state, lse2);
     if ((job.flags & attention::kFold) != 0) finish_.add_sinks(job, state, lse2);
     if ((job.flags & attention::kDirect) != 0) {
@@ -143,6 +150,7 @@ class AttendingWarpgroup {
       }
       key = cut_end;
     }
+    shared_.clocks.products_done();
     if ((job.flags & attention::kDirect) != 0) {
       finish_.write_out(job, first, folded, folded_lse2);
       give_queries_back(place);
@@ -163,7 +171,8 @@ class AttendingWarpgroup {
 };
 
 template <typename Element, uint32_t kHeadDim, bool kInvariant>
-__global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_constant__ AttendCall call) {
+__global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_constant__ HopperCall call) {
+  const BlockClocks::Moment began = BlockClocks::moment();
   extern __shared__ __align__(1024) unsigned char memory[];
   constexpr AttendPolicy kPolicy = kAttendPolicy<kHeadDim>;
   auto& shared = *reinterpret_cast<HopperShared<kPolicy>*>(memory);
@@ -179,6 +188,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     }
     ptx::fence_barrier_init();
   }
+  shared.clocks.begins(call, began);
   __syncthreads();
   if (warpgroup == 0) {
     ptx::give_registers<40>();
@@ -192,6 +202,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     ptx::take_registers<232>();
     AttendingWarpgroup<Element, kPolicy, kInvariant>(call, shared, warpgroup - 1, thread).run();
   }
+  shared.clocks.ends();
 }
 
 }  // namespace headwater::backend::cuda

@@ -26,7 +26,13 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
   config.stream = launch.stream;
   config.attrs = attributes;
   config.numAttrs = 2;
+#ifdef HEADWATER_KERNEL_CLOCKS
+  HopperCall clocked{call, nullptr};
+  if (const cudaError_t made = stamps_of(launch.blocks, &clocked.stamps); made != cudaSuccess) return made;
+  return cudaLaunchKernelEx(&config, kernel, clocked);
+#else
   return cudaLaunchKernelEx(&config, kernel, call);
+#endif
 }
 
 template <typename Element, uint32_t kHeadDim>

@@ -63,6 +63,8 @@ class Loader {
     keys_new_ = call_.header->keys_new;
     const uint32_t items_large = call_.header->items_large, items_small = call_.header->items - items_large;
     const uint32_t items_together = call_.header->reads_again != 0 ? kItemsTogether : 1;
+    shared_.clocks.stamp_loaded(
+        Event::kItemKnown, item.token_begin + item.key_begin + item.flags + keys_new_ + items_small + items_together);
     const uint32_t large = items_large * call_.kv_heads, small = items_small * call_.kv_heads;
     const uint32_t busy = min(large, gridDim.x), first = (gridDim.x - busy) * kStreams;
     uint32_t job_large = blockIdx.x;
@@ -87,12 +89,14 @@ class Loader {
       for (uint32_t slab = is_shared ? stream_ : 0; slab * call_.tokens_slab < item.token_count; ++slab) {
         pass_on(item, at.kv_head, slab, is_shared);
         load(item, at.kv_head, is_shared);
+        shared_.clocks.stamp(Event::kJobCopied);
         if (is_shared) break;
       }
       wait_ahead();
       if (takes && goes_ahead) next = take(first, small);
       job = __shfl_sync(~0u, next, 0);
     }
+    shared_.clocks.stamp(Event::kQueueEmpty);
     pass_on({}, 0, 0, false);
     wait_ahead();
     if (small > first && lane_ == 0 && atomicAdd(&call_.queue[1], 1) == kStreams * gridDim.x - 1) {
@@ -105,7 +109,10 @@ class Loader {
   static constexpr uint32_t kItemsTogether = 32;
 
   __device__ void wait_ahead() {
-    if (!has_waited_) wait_for_kernels_ahead();
+    if (!has_waited_) {
+      wait_for_kernels_ahead();
+      shared_.clocks.stamp(Event::kAheadEnded);
+    }
     has_waited_ = true;
   }
 
@@ -144,6 +151,7 @@ class Loader {
       if (is_shared && t % kStreams != stream_) continue;
       if (tile.end + keys_new_ > key_end) wait_ahead();
       load_tile(tile, kv_head, page_ids.of((tile.begin - item.key_begin) / call_.chunk));
+      if (uses_ == 2) shared_.clocks.stamp(Event::kFirstCopied);
       keys += tile.end - tile.begin;
     }
     if (call_.kv_bytes_read != nullptr && lane_ == 0) atomicAdd(call_.kv_bytes_read, 4ull * keys * call_.head_dim);
@@ -265,6 +273,7 @@ class QueryLoader {
 
   __device__ void run() {
     wait_for_kernels_ahead();
+    shared_.clocks.stamp(Event::kAheadEnded);
     uint32_t uses = 0;
     for (uint32_t n = 0;; ++n) {
       const Job& job = stream_.wait_job(n);
@@ -272,10 +281,12 @@ class QueryLoader {
       const QueryPlace place(uses, job.tokens * call_.group);
       for (; uses < place.first; ++uses) skip(uses);
       fill(job, place);
+      shared_.clocks.stamp(Event::kQueriesFilled);
       stream_.give_job_back(n, lane_);
       uses = place.end();
     }
     write_blind();
+    shared_.clocks.tick();
   }
 
  private:

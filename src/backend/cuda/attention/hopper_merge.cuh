@@ -16,12 +16,14 @@ class RowMerger {
 
   __device__ RowMerger(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
       : call_(call),
+        clocks_(shared.clocks),
         warp_(stream * kWarps + thread / kWarp),
         lane_(thread % kWarp),
         memory_(reinterpret_cast<float*>(shared.slots[0][0]) + warp_ * kPlaces * kPlaceFloats) {}
 
   __device__ void run() {
     ptx::sync_named(1 + kStreams, kStreams * kWarpgroup);  // nobody reads the rings any more
+    clocks_.stamp(Event::kStreamsMet);
     const uint32_t rows = call_.header->tokens * call_.q_heads, stride = gridDim.x * kStreams * kWarps;
     // Neighbours go to different blocks.
     for (uint32_t first = warp_ * gridDim.x + blockIdx.x; first < rows; first += stride * kWarp) {
@@ -29,6 +31,7 @@ class RowMerger {
       mine_ = row_at(min(row, rows - 1), row < rows);
       wait(row);
       merge();
+      clocks_.stamp(Event::kRowsWritten);
     }
   }
 
@@ -64,13 +67,14 @@ class RowMerger {
 
   // What is waited for comes, since all blocks of the grid are there (launch_hopper) and wait for nobody but each other here.
   __device__ void wait(uint32_t row) const {
+    BlockClocks::RowPoll poll = clocks_.row_poll(mine_.count);
     if (mine_.count > 0) {
       uint32_t* const arrived = call_.arrived + row;
-      while (ptx::load_in_order(arrived) != mine_.count) {
-      }
+      while (ptx::load_in_order(arrived) != mine_.count) poll.again();
       *arrived = 0;  // for the next launch
     }
     __syncwarp();
+    clocks_.rows_complete(poll, mine_.count > 0);
   }
 
   // The rows of all lanes.
@@ -184,6 +188,7 @@ class RowMerger {
   }
 
   const AttendCall& call_;
+  BlockClocks& clocks_;
   uint32_t warp_, lane_;  // warp of the block's attending ones
   float* memory_;         // [kPlaces][kStates][kStateFloats], of this warp
   MergeRow mine_;         // the lane's row

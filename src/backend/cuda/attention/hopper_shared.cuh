@@ -13,6 +13,7 @@
 #pragma once
 
 #include "backend/cuda/attention/call.h"
+#include "backend/cuda/attention/clocks.cuh"
 #include "backend/cuda/attention/policy.h"
 #include "backend/cuda/attention/ptx.cuh"
 
@@ -110,6 +111,7 @@ struct HopperShared {
   alignas(1024) unsigned char slabs[kStreams][kPolicy.slab_bytes];
   alignas(1024) unsigned char slots[kStreams][kPolicy.slots][kPolicy.slot_bytes];
   HopperStream<kPolicy> stream[kStreams];
+  [[no_unique_address]] BlockClocks clocks;
 };
 
 // Byte of the 16-byte piece `piece` of a row, in panels of kPanelRows rows and 64 columns, swizzled.
@@ -136,7 +138,9 @@ class SlotReader {
   __device__ SlotUse next(uint32_t ring) { return {ring, ring == 0 ? uses_[0]++ : uses_[1]++}; }
   __device__ unsigned char* place(SlotUse at) const { return shared_.slots[at.ring][Use<kPolicy.slots>(at.use).place]; }
   __device__ unsigned char* wait(SlotUse at) const {
+    const uint32_t since = BlockClocks::now();
     shared_.stream[at.ring].ring.wait_full(Use<kPolicy.slots>(at.use));
+    shared_.clocks.tile_landed(since);
     return place(at);
   }
   // By every warp for itself, of a slot that no other stream reads.
