@@ -43,6 +43,13 @@ class GraphTimer:
                 samples[name].append(self._sample(*pair))
         return samples, failures
 
+    def run_cold(self, work):
+        """One run of a work with a cold L2, as in its graph; it has ended when this returns."""
+        def both():
+            self._flush()
+            work()
+        self._span_us(both)
+
     def _prepare(self, work):
         for _ in range(3):
             work()

@@ -78,7 +78,7 @@ _CALLS = {
 class Library:
     def __init__(self, path):
         try:
-            library = ctypes.CDLL(str(path))
+            self._functions = library = ctypes.CDLL(str(path))
             for name, (result, arguments) in _CALLS.items():
                 call = getattr(library, f"headwater_attention_{name}")
                 call.restype, call.argtypes = result, arguments
@@ -91,6 +91,19 @@ class Library:
         code = getattr(self, name)(*arguments)
         if code != 0:
             raise AttentionError(f"headwater_attention_{name}: code {code}, {(self.error() or b'').decode()}")
+
+    def stamps(self, block_bytes):
+        """(bytes, blocks) that the last run of the process has left, of so many bytes a block. Only builds with clocks know."""
+        try:
+            call = self._functions.headwater_attention_clocks
+        except AttributeError:
+            raise AttentionError("the library has no clocks; build it with HEADWATER_KERNEL_CLOCKS=ON") from None
+        blocks = ctypes.c_uint32()
+        call.restype, call.argtypes = ctypes.c_void_p, [ctypes.POINTER(ctypes.c_uint32)]
+        address = call(ctypes.byref(blocks))
+        if not address:
+            raise AttentionError("no run of a Hopper kernel has stamped anything, or its stamps could not be copied")
+        return ctypes.string_at(address, blocks.value * block_bytes), blocks.value
 
     def enqueue_read(self, memory, memory_bytes, read_bytes, piece_bytes, stream):
         """A kernel that only reads `read_bytes` in pieces at random places of the memory."""
