@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace headwater::backend::cuda {
 namespace {
@@ -16,11 +17,13 @@ __global__ void __launch_bounds__(kBatchThreads, kBlocksEach) multiply_batch(con
   multiply_batch_block(call, reinterpret_cast<BatchShared<Coding, kTokens>&>(batch_memory));
 }
 
-// Clusters of so many blocks that the current device has places for at the same time: they do not cross its groups of
-// multiprocessors.
+// For clusters of 1 to kBatchSplits blocks: how many the current device has places for at the same time. They do not cross its
+// groups of multiprocessors. Asked once a device.
+using Places = std::array<uint32_t, kBatchSplits + 1>;
+
 template <typename Coding, uint32_t kTokens>
-std::array<uint32_t, kBatchSplits + 1> count_places() {
-  std::array<uint32_t, kBatchSplits + 1> places{};
+Places count_places() {
+  Places places{};
   for (uint32_t splits = 1; splits <= kBatchSplits; ++splits) {
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeClusterDimension;
@@ -39,20 +42,30 @@ std::array<uint32_t, kBatchSplits + 1> count_places() {
 }
 
 template <typename Coding, uint32_t kTokens>
+const Places& places_of_device() {
+  thread_local std::map<int, Places> known;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) device = -1;
+  const auto [entry, is_new] = known.try_emplace(device);
+  if (is_new) entry->second = count_places<Coding, kTokens>();
+  return entry->second;
+}
+
+template <typename Coding, uint32_t kTokens>
 cudaError_t launch(BatchCall call, cudaStream_t stream) {
   constexpr uint32_t kBytes = sizeof(BatchShared<Coding, kTokens>);
   static_assert(kBytes <= kFewSharedBytes);
   const auto kernel = multiply_batch<Coding, kTokens>;
-  static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (allowed != cudaSuccess) return allowed;
-  static const auto places = count_places<Coding, kTokens>();
+  const Places& places = places_of_device<Coding, kTokens>();
   const FewCall& product = call.product;
   const uint32_t groups = product.parts[product.parts_count - 1].tiles_end / kGroupTiles;
   // A sixth of the places is left to blocks of other kernels: a cluster that finds none would begin when all the others have ended.
   for (uint32_t splits = 2; splits <= kBatchSplits && splits * kPairsMin <= product.pairs; ++splits) {
     if (groups * 6 <= places[splits] * 5) call.splits = splits;
   }
-  const uint32_t blocks = call.splits > 1 ? groups * call.splits : std::min(groups, places[1]);
+  const uint32_t blocks = call.splits > 1 ? groups * call.splits : std::min(groups, std::max(places[1], 1u));
   return launch_overlapping_clusters(kernel, call.splits, blocks, kBatchThreads, kBytes, stream, call);
 }
 
