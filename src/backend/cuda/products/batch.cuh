@@ -225,18 +225,30 @@ class BatchMultiplier {
 #pragma unroll
     for (uint32_t i = 0; i < kSums; ++i) sums[token_of(i)][warp_ * kTileRows + row_of(i)] = sums_[i];
     sync_cluster();
-    for (uint32_t i = work_.slice * kThreads + threadIdx.x; i < work_.call.tokens * Shared::kRows;
+    constexpr uint32_t kFours = Shared::kRows / 4, kLoads = 4;  // on their way together
+    for (uint32_t i = work_.slice * kThreads + threadIdx.x; i < work_.call.tokens * kFours;
          i += work_.splits * kThreads) {
-      const uint32_t token = i / Shared::kRows, row = i % Shared::kRows;
-      float of_slice[kBatchSplits];
+      const uint32_t token = i / kFours, row = i % kFours * 4;
+      float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 1
+      for (uint32_t first = 0; first < work_.splits; first += kLoads) {
+        float4 of_slice[kLoads];
 #pragma unroll
-      for (uint32_t s = 0; s < kBatchSplits; ++s) {
-        of_slice[s] = s < work_.splits ? load_of_block(&sums[token][row], s) : 0;
+        for (uint32_t s = 0; s < kLoads; ++s) {
+          const uint32_t slice = min(first + s, work_.splits - 1);
+          of_slice[s] = load_of_block(reinterpret_cast<const float4*>(&sums[token][row]), slice);
+        }
+#pragma unroll
+        for (uint32_t s = 0; s < kLoads; ++s) {
+          if (first + s >= work_.splits) break;
+          sum = make_float4(sum.x + of_slice[s].x, sum.y + of_slice[s].y, sum.z + of_slice[s].z, sum.w + of_slice[s].w);
+        }
       }
-      float sum = 0;
-#pragma unroll
-      for (const float slice : of_slice) sum += slice;
-      store(work_.part_of(tile + row / kTileRows), row % kTileRows, token, sum);
+      const typename Work::PartTile at = work_.part_of(tile + row / kTileRows);
+      store(at, row % kTileRows, token, sum.x);
+      store(at, row % kTileRows + 1, token, sum.y);
+      store(at, row % kTileRows + 2, token, sum.z);
+      store(at, row % kTileRows + 3, token, sum.w);
     }
   }
 

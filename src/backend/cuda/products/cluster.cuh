@@ -11,13 +11,13 @@ __device__ __forceinline__ void sync_cluster() {
 }
 
 // `place`, an address of the own shared memory, in that of block `rank`.
-__device__ __forceinline__ float load_of_block(const float* place, uint32_t rank) {
-  float value;
+__device__ __forceinline__ float4 load_of_block(const float4* place, uint32_t rank) {
+  float4 value;
   asm volatile(
       "{\n.reg .u32 at;\n"
-      "mapa.shared::cluster.u32 at, %1, %2;\n"
-      "ld.shared::cluster.f32 %0, [at];\n}\n"
-      : "=f"(value)
+      "mapa.shared::cluster.u32 at, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [at];\n}\n"
+      : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
       : "r"(ptx::shared_address(place)), "r"(rank)
       : "memory");
   return value;
