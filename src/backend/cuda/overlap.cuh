@@ -27,7 +27,7 @@ __device__ __forceinline__ void let_next_begin() {
 }
 
 // Whether the code that the current device runs of `kernel` waits: compiled for 9.0 or later. What is compiled from older PTX
-// does not, on whatever device. Asked once a kernel and device.
+// does not, on whatever device. The driver is asked once a thread, kernel and device.
 bool is_compiled_to_wait(const void* kernel);
 
 // The attribute of a launch that lets the kernel begin early, if it waits.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 namespace headwater::backend::cuda {
 namespace {
@@ -18,7 +17,7 @@ __global__ void __launch_bounds__(kBatchThreads, kBlocksEach) multiply_batch(con
 }
 
 // For clusters of 1 to kBatchSplits blocks: how many the current device has places for at the same time. They do not cross its
-// groups of multiprocessors. Asked once a device.
+// groups of multiprocessors.
 using Places = std::array<uint32_t, kBatchSplits + 1>;
 
 template <typename Coding, uint32_t kTokens>
@@ -42,13 +41,15 @@ Places count_places() {
 }
 
 template <typename Coding, uint32_t kTokens>
-const Places& places_of_device() {
-  thread_local std::map<int, Places> known;
+Places places_of_device() {
+  thread_local std::array<Places, 16> known{};  // by device; those beyond are asked every time
   int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) device = -1;
-  const auto [entry, is_new] = known.try_emplace(device);
-  if (is_new) entry->second = count_places<Coding, kTokens>();
-  return entry->second;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= static_cast<int>(known.size())) {
+    return count_places<Coding, kTokens>();
+  }
+  Places& places = known[static_cast<size_t>(device)];
+  if (places[1] == 0) places = count_places<Coding, kTokens>();
+  return places;
 }
 
 template <typename Coding, uint32_t kTokens>
@@ -58,7 +59,7 @@ cudaError_t launch(BatchCall call, cudaStream_t stream) {
   const auto kernel = multiply_batch<Coding, kTokens>;
   const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (allowed != cudaSuccess) return allowed;
-  const Places& places = places_of_device<Coding, kTokens>();
+  const Places places = places_of_device<Coding, kTokens>();
   const FewCall& product = call.product;
   const uint32_t groups = product.parts[product.parts_count - 1].tiles_end / kGroupTiles;
   // A sixth of the places is left to blocks of other kernels: a cluster that finds none would begin when all the others have ended.

@@ -83,7 +83,7 @@ struct DenseCoding {
 template <uint32_t kQuantPieces, typename Scales>
 struct PackedStage {
   uint4 quants[kQuantPieces][kLanes];
-  Scales scales[8];  // of g; each of its four lanes copies them
+  Scales scales[8];  // of g
 };
 template <typename Stage>
 struct PackedPlace {
@@ -98,7 +98,7 @@ struct PackedPlace {
     for (uint32_t i = 0; i < sizeof(Stage::quants) / sizeof(Stage::quants[0]); ++i) {
       copy_ahead(&to.quants[i][lane], &from->quants[i][lane]);
     }
-    copy_ahead(&to.scales[lane / 4], &from->scales[lane / 4]);
+    if (lane % 4 == 0) copy_ahead(&to.scales[lane / 4], &from->scales[lane / 4]);
   }
 };
 

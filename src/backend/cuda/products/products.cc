@@ -1,8 +1,8 @@
 #include "backend/cuda/products/products.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <vector>
 
 #include "backend/cuda/activations.h"
 #include "backend/cuda/device.h"
@@ -22,6 +22,8 @@ cudaError_t launch_batch(Coding, const BatchCall&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
 #endif
+
+constexpr std::array kWays = {Way::kFew, Way::kBatch, Way::kDense};
 
 const CudaWeight& weight_of(const ops::Product& product) {
   return static_cast<const CudaWeight&>(*product.weight);
@@ -123,21 +125,20 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
   for (const ops::Product& product : products) rows += product.weight->rows();
   const CudaWeight& weight = weight_of(products[0]);
   if (kept_to_ && can_go(*kept_to_, x, weight.is_short)) return *kept_to_;
-  std::vector<Way> ways;
-  for (const Way way : {Way::kFew, Way::kBatch, Way::kDense}) {
-    if (can_go(way, x, weight.is_short)) ways.push_back(way);
-  }
-  if (x.rows == 1 || ways.size() == 1) return ways[0];
+  const auto can = [&](Way way) { return can_go(way, x, weight.is_short); };
+  const Way first = *std::ranges::find_if(kWays, can);
+  if (x.rows == 1 || first == Way::kDense) return first;
   const Size size{rows, weight.columns_padded, weight.coding, ops::recorded_rows(x.rows)};
   if (const auto known = ways_.find(size); known != ways_.end()) return known->second;
-  if (is_recording(stream)) return ways[0];
+  if (is_recording(stream)) return first;
   HEADWATER_RETURN_IF_ERROR(run_dense(x, products, stream));  // which chooses its own way first
   // Behind a short kernel, as in a step: what begins before that has ended is worth it.
   const DeviceBuffer& scratch = dense_.workspace();
   const ops::Matrix copy{scratch.as<float>(), x.rows, x.columns, x.columns, x.dtype};
   check(x.rows * row_bytes(x.dtype, x.columns) <= scratch.size(), "room for a copy of a product's operand");
   float shortest = std::numeric_limits<float>::infinity();
-  for (const Way way : ways) {
+  for (const Way way : kWays) {
+    if (!can(way)) continue;
     const auto enqueue = [&] {
       HEADWATER_RETURN_IF_ERROR(
           checked(launch_convert(rows_of(x), x.columns, rows_of(copy), extent_of(copy), stream), "timing a product"));
