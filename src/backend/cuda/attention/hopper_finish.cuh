@@ -1,4 +1,4 @@
-// From finished rows to where they go: the output or a partial.
+// From finished rows to where they go: the output or a partial, which is counted in (hopper_merge.cuh waits for the count).
 // Every warp does this for its own rows, whatever the other warps do.
 #pragma once
 
@@ -105,6 +105,13 @@ class Finisher {
     }
   }
 
+  // This warp's rows have `slots` partials more.
+  __device__ void count_in(const Job& job, uint32_t slots) const {
+    __syncwarp();
+    const uint32_t r = warp_ * 16 + lane_;
+    if (lane_ < 16 && r < job.tokens * call_.group) count_row_in(job, r, slots);
+  }
+
   // ---- few rows
 
   template <typename Few>
@@ -125,6 +132,8 @@ class Finisher {
       }
       if (is_there && is_direct) sum.write_out(call_, batch_token, q_head(job, row), lane_);
       if (is_there && !is_direct) sum.write_partial(call_, job.slot + token, q_head(job, row), lane_);
+      __syncwarp();
+      if (is_there && !is_direct && lane_ % kLanes == 0) count_row_in(job, row, 1);
     }
     if (few_row(0, 0) >= rows) few.release(slots);
   }
@@ -132,6 +141,10 @@ class Finisher {
  private:
   __device__ uint32_t few_row(uint32_t round, uint32_t n) const {
     return (round * kWarps + warp_) * kRowsWarp + n;
+  }
+  __device__ void count_row_in(const Job& job, uint32_t r, uint32_t slots) const {
+    const uint32_t token = call_.token_of_row(r);
+    ptx::add_in_order(arrived_of(call_, job, token, r - token * call_.group), slots);
   }
   __device__ uint32_t q_head(const Job& job, uint32_t r) const {
     return job.kv_head * call_.group + r - call_.token_of_row(r) * call_.group;

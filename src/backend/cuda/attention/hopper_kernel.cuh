@@ -47,7 +47,7 @@ class AttendingWarpgroup {
       } else {
         attend_few(job, rows, place);
       }
-      stream_.finish_job(n, thread_ % kWarp);
+      stream_.give_job_back(n, thread_ % kWarp);
       queries_ = place.end();
       shared_.clocks.stamp(Event::kJobFinished);
     }
@@ -122,6 +122,7 @@ class AttendingWarpgroup {
     }
     give_queries_back(place);
     finish_.write_partial(job, job.slot, state, lse2);
+    finish_.count_in(job, 1);
   }
 
   // Cut by cut, each from scratch: folded in key order, sink first, or a slot each.
@@ -157,6 +158,7 @@ class AttendingWarpgroup {
     }
     give_queries_back(place);
     if (folds) finish_.write_partial(job, job.slot, folded, folded_lse2);
+    finish_.count_in(job, folds ? 1 : cuts);
   }
 
   const AttendCall& call_;
@@ -182,8 +184,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     for (uint32_t s = 0; s < kStreams; ++s) {
       shared.stream[s].ring.init(1, kStreams * kWarps);
       shared.stream[s].queries.init(kWarp, kWarps);
-      shared.stream[s].jobs.init(1, 1);
-      for (uint64_t& barrier : shared.stream[s].finished) ptx::init_barrier(&barrier, kWarps);
+      shared.stream[s].jobs.init(1, kWarps + 1);
     }
     ptx::fence_barrier_init();
   }

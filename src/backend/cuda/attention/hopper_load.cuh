@@ -274,66 +274,22 @@ class QueryLoader {
   __device__ void run() {
     wait_for_kernels_ahead();
     shared_.clocks.stamp(Event::kAheadEnded);
-    while (!is_last_ || counted_ < filled_) {
-      if (!fill_next() && !count_in_next()) __nanosleep(kPauseNs);
+    uint32_t uses = 0;
+    for (uint32_t n = 0;; ++n) {
+      const Job& job = stream_.wait_job(n);
+      if (job.tokens == kNoTokens) break;
+      const QueryPlace place(uses, job.tokens * call_.group);
+      for (; uses < place.first; ++uses) skip(uses);
+      fill(job, place);
+      shared_.clocks.stamp(Event::kQueriesFilled);
+      stream_.give_job_back(n, lane_);
+      uses = place.end();
     }
     write_blind();
     shared_.clocks.tick();
   }
 
  private:
-  static constexpr uint32_t kPauseNs = 32;
-
-  // The same in all lanes.
-  static __device__ bool is_now(uint64_t* barrier, uint32_t phase) {
-    return __all_sync(~0u, ptx::is_complete_now(barrier, phase));
-  }
-
-  __device__ bool is_free(uint32_t uses) const {
-    return is_now(&stream_.queries.empty[Use<2>(uses).place], Use<2>(uses).phase ^ 1);
-  }
-
-  // If there is a next job and the halves of the slab that it needs are free. Before anything else: somebody waits for it.
-  __device__ bool fill_next() {
-    const Use<kJobs> use(filled_);
-    if (is_last_ || !is_now(&stream_.jobs.full[use.place], use.phase)) return false;
-    const Job& job = stream_.job[use.place];
-    is_last_ = job.tokens == kNoTokens;
-    if (is_last_) return true;
-    const QueryPlace place(uses_, job.tokens * call_.group);
-    for (; uses_ < place.first; ++uses_) {  // left out
-      if (!is_free(uses_)) return false;
-      ptx::arrive(&stream_.queries.full[Use<2>(uses_).place]);
-    }
-    for (uint32_t h = 0; h < place.halves; ++h) {
-      if (!is_free(place.first + h)) return false;
-    }
-    fill(job, place);
-    shared_.clocks.stamp(Event::kQueriesFilled);
-    uses_ = place.end();
-    ++filled_;
-    return true;
-  }
-
-  // The partials of the oldest job, if it is finished: who reads the count sees what the attending warps have written. Counting
-  // waits until all of that has arrived, which those warps do not.
-  __device__ bool count_in_next() {
-    const Use<kJobs> use(counted_);
-    if (counted_ == filled_ || !is_now(&stream_.finished[use.place], use.phase)) return false;
-    const Job& job = stream_.job[use.place];
-    if ((job.flags & attention::kDirect) == 0) {
-      const uint32_t slots = slots_of_item(call_, job.flags, job.key_begin, job.key_begin + job.key_count);
-      for (uint32_t row = lane_; row < job.tokens * call_.group; row += kWarp) {
-        const uint32_t token = call_.token_of_row(row);
-        ptx::add_in_order(arrived_of(call_, job, token, row - token * call_.group), slots);
-      }
-    }
-    __syncwarp();
-    if (lane_ == 0) ptx::arrive(&stream_.jobs.empty[use.place]);
-    ++counted_;
-    return true;
-  }
-
   // Tokens without any key are in no job.
   __device__ void write_blind() const {
     const uint32_t tokens = call_.header->tokens, stride = gridDim.x * kStreams;
@@ -351,7 +307,15 @@ class QueryLoader {
     }
   }
 
+  // A half that is left out counts as filled and read.
+  __device__ void skip(uint32_t uses) {
+    const Use<2> use(uses);
+    stream_.queries.wait_empty(use);
+    ptx::arrive(&stream_.queries.full[use.place]);
+  }
+
   __device__ void fill(const Job& job, const QueryPlace& place) {
+    for (uint32_t h = 0; h < place.halves; ++h) stream_.queries.wait_empty(Use<2>(place.first + h));
     const uint32_t first = place.first % 2;
     for (uint32_t j = lane_; j < job.tokens; j += kWarp) {
       const uint32_t at = job.token_begin + j;
@@ -371,9 +335,6 @@ class QueryLoader {
   Shared& shared_;
   HopperStream<kPolicy>& stream_;
   uint32_t stream_index_, lane_;
-  uint32_t uses_ = 0;                  // of the slab's halves
-  uint32_t filled_ = 0, counted_ = 0;  // jobs
-  bool is_last_ = false;               // has been seen
 };
 
 }  // namespace headwater::backend::cuda

@@ -3,7 +3,7 @@
 //   loader warp   takes jobs from the plan, passes them on, fills the ring of slots with tiles: K0 V0 K1 V1 ...
 //   query warp    passes a job's tokens on and fills the slab with its queries, rounded to the KV element type (those of many
 //                 rows are left to the attending warpgroup); jobs of up to 32 rows use half of the slab, so that the next
-//                 job's queries are there in time; counts in the partials of finished jobs
+//                 job's queries are there in time
 //   attending     waits for queries and for slots, and gives each back when its last product has read it
 //
 // Barriers come in pairs: `full` counts arrivals (and bytes) of who fills, `empty` of the warps that have read: those of
@@ -81,20 +81,18 @@ struct HopperStream {
   Barriers<kPolicy.slots> ring;
   Barriers<2> queries;  // halves of the slab
   Barriers<kJobs> jobs;
-  uint64_t finished[kJobs];  // by the attending warps: what they write of the job is written
   Job job[kJobs];
   SlabToken tokens[kSlabRows];  // of a job from the slab's second half: from kHalfSlabRows on
 
-  // The n-th job, in the order of the loader. It stays until the attending warps have finished it and the query warp has given it
-  // back.
+  // The n-th job, in the order of the loader. It stays until each reader (a warp) has given it back.
   __device__ const Job& wait_job(uint32_t n) {
     const Use<kJobs> use(n);
     jobs.wait_full(use);
     return job[use.place];
   }
-  __device__ void finish_job(uint32_t n, uint32_t lane) {
+  __device__ void give_job_back(uint32_t n, uint32_t lane) {
     __syncwarp();
-    if (lane == 0) ptx::arrive(&finished[Use<kJobs>(n).place]);
+    if (lane == 0) ptx::arrive(&jobs.empty[Use<kJobs>(n).place]);
   }
 };
 

@@ -51,18 +51,6 @@ __device__ __forceinline__ bool is_complete(uint64_t* barrier, uint32_t phase) {
   return done != 0;
 }
 
-__device__ __forceinline__ bool is_complete_now(uint64_t* barrier, uint32_t phase) {  // waits for nothing
-  uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(phase)
-      : "memory");
-  return done != 0;
-}
-
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t phase) {
   while (!is_complete(barrier, phase)) {
   }
