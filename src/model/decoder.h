@@ -48,7 +48,8 @@ class Decoder {
   virtual ~Decoder() = default;
   virtual const ModelShape& shape() const = 0;
   // Sizes activations and the back end's scratch for steps up to these limits. Before the first forward(), and
-  // again for other limits or another engine: what the call before took is given back.
+  // again for other limits or another engine: what the call before took is given back. After a failure it must succeed before
+  // the next forward().
   virtual Status prepare(const ops::StepLimits& limits, const ops::KvShape& kv) = 0;
   // Appends the batch's keys and values to the pool and returns the logits of batch.logits_tokens: [L, vocabulary], device
   // memory, valid until the next forward(). Enqueues on the back end's stream; allocates nothing, but

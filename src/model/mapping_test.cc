@@ -34,11 +34,18 @@ TEST(MappingDeathTest, AFileThatShrinksWhileItIsReadEndsTheProcessWithOneLine) {
       ::testing::ExitedWithCode(1), "^headwater: .*/a model.gguf: the file became shorter while it was in use");
 }
 
+// Also where what comes with the signal looks like an address inside of a file.
 TEST(MappingDeathTest, ABusErrorThatIsNoFilesEndsTheProcessAsUsual) {
+  TestFolder folder;
+  folder.write("a model.gguf", std::string(20000, 'x'));
   EXPECT_EXIT(
       {
         explain_lost_pages();
-        std::raise(SIGBUS);
+        const auto mapping = Mapping::create(folder.file("a model.gguf"));
+        sigval value{};
+        value.sival_ptr = const_cast<std::byte*>(mapping->bytes().data());
+        sigqueue(getpid(), SIGBUS, value);
+        pause();
       },
       ::testing::KilledBySignal(SIGBUS), "^$");
 }

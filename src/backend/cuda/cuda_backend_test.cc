@@ -96,12 +96,15 @@ TEST(CudaDevices, EachOfAProcessMultiplies) {
       return *backend->prepare({reinterpret_cast<const std::byte*>(zeros.data()), DType::kBF16, rows, columns});
     };
     const auto in = prepare(kRows, kColumns), out = prepare(kColumns, kRows);
-    ASSERT_TRUE(backend->reserve_scratch({8, 8, 1, 16, 8, 1}, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 100));
+    ASSERT_TRUE(backend->reserve_scratch({8, 32, 1, 16, 8, 1}, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 100));
     ASSERT_TRUE(backend->reserve_experts({1, kColumns, kRows, 1, 1}));
     const ops::Matrix x = *backend->allocate(1, kColumns), hidden = *backend->allocate(1, kRows);
+    const ops::Matrix many = *backend->allocate(32, kColumns), many_hidden = *backend->allocate(32, kRows);
     const ops::Matrix router = *backend->allocate(1, 1), mixed = *backend->allocate(1, kColumns);
     const ops::Product product[] = {{in.get(), hidden}};
     backend->matmul({x, product});
+    const ops::Product of_many[] = {{in.get(), many_hidden}};
+    backend->matmul({many, of_many});
     EXPECT_TRUE(backend->finish()) << "matmul on device " << device;
     const ops::Expert expert[] = {{in.get(), in.get(), out.get()}};
     backend->mix_experts({x, router, expert, 1, true, ops::Activation::kSilu, mixed});

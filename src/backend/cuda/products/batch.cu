@@ -34,7 +34,10 @@ Places count_places() {
     config.attrs = &attribute;
     config.numAttrs = 1;
     int clusters = 0;
-    if (cudaOccupancyMaxActiveClusters(&clusters, multiply_batch<Coding, kTokens>, &config) != cudaSuccess) break;
+    if (cudaOccupancyMaxActiveClusters(&clusters, multiply_batch<Coding, kTokens>, &config) != cudaSuccess) {
+      cudaGetLastError();  // CUDA's memory of it
+      break;
+    }
     places[splits] = static_cast<uint32_t>(clusters);
   }
   return places;
@@ -60,13 +63,14 @@ cudaError_t launch(BatchCall call, cudaStream_t stream) {
   const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (allowed != cudaSuccess) return allowed;
   const Places places = places_of_device<Coding, kTokens>();
+  if (places[1] == 0) return cudaErrorNotSupported;
   const FewCall& product = call.product;
   const uint32_t groups = product.parts[product.parts_count - 1].tiles_end / kGroupTiles;
   // A sixth of the places is left to blocks of other kernels: a cluster that finds none would begin when all the others have ended.
   for (uint32_t splits = 2; splits <= kBatchSplits && splits * kPairsMin <= product.pairs; ++splits) {
     if (groups * 6 <= places[splits] * 5) call.splits = splits;
   }
-  const uint32_t blocks = call.splits > 1 ? groups * call.splits : std::min(groups, std::max(places[1], 1u));
+  const uint32_t blocks = call.splits > 1 ? groups * call.splits : std::min(groups, places[1]);
   return launch_overlapping_clusters(kernel, call.splits, blocks, kBatchThreads, kBytes, stream, call);
 }
 

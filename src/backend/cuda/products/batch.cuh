@@ -6,7 +6,7 @@
 //
 // Where there are fewer tiles than a device has places for blocks, the blocks of a cluster share eight: each multiplies a slice
 // of the columns, and their sums are added in the order of the slices. So the bits of an output depend on the row of x, the
-// weight, kTokens and the device.
+// weights of the launch, kTokens and the device.
 //
 // Two blocks fill a multiprocessor's shared memory, as in few.cuh.
 #pragma once
@@ -43,7 +43,6 @@ struct BatchShared {
 };
 
 // What a block does: of each eight tiles in turn a slice of the columns.
-template <typename Coding, uint32_t kTokens>
 struct BatchWork {
   const FewCall& call;
   uint32_t splits, slice;          // of the columns
@@ -76,18 +75,17 @@ template <typename Coding, uint32_t kTokens>
 class BatchLoader {
  public:
   using Shared = BatchShared<Coding, kTokens>;
-  using Work = BatchWork<Coding, kTokens>;
 
   __device__ BatchLoader(const BatchCall& call, Shared& shared) : call_(call), work_(call), shared_(shared) {}
 
   // By one lane. Weights depend on no kernel ahead.
   __device__ void run() {
-    walk([&](uint32_t n, const typename Work::PartTile& at, uint32_t pair) {
+    walk([&](uint32_t n, const BatchWork::PartTile& at, uint32_t pair) {
       if (n < kStages) load_weight(n, at, pair);
       return n + 1 < kStages;
     });
     wait_for_kernels_ahead();
-    walk([&](uint32_t n, const typename Work::PartTile& at, uint32_t pair) {
+    walk([&](uint32_t n, const BatchWork::PartTile& at, uint32_t pair) {
       if (n >= kStages) {
         ptx::wait(&shared_.empty[n % kStages], (n / kStages & 1) ^ 1);
         load_weight(n, at, pair);
@@ -105,14 +103,14 @@ class BatchLoader {
   __device__ void walk(const Run& run) const {
     uint32_t n = 0;
     for (uint32_t tile = work_.tile_begin; tile < work_.tiles(); tile += work_.tile_stride) {
-      const typename Work::PartTile at = work_.part_of(tile);
+      const BatchWork::PartTile at = work_.part_of(tile);
       for (uint32_t i = 0; i < work_.own_pairs; ++i, ++n) {
         if (!run(n, at, work_.pair_begin + i)) return;
       }
     }
   }
 
-  __device__ void load_weight(uint32_t n, const typename Work::PartTile& at, uint32_t pair) const {
+  __device__ void load_weight(uint32_t n, const BatchWork::PartTile& at, uint32_t pair) const {
     auto& to = shared_.stage(n % kStages).weight;
     uint64_t* const full = &shared_.full[n % kStages];
     ptx::arrive_expecting(full, Shared::Stage::kBytes);
@@ -125,7 +123,7 @@ class BatchLoader {
   }
 
   const BatchCall& call_;
-  const Work work_;
+  const BatchWork work_;
   Shared& shared_;
 };
 
@@ -134,7 +132,6 @@ template <typename Coding, uint32_t kTokens>
 class BatchMultiplier {
  public:
   using Shared = BatchShared<Coding, kTokens>;
-  using Work = BatchWork<Coding, kTokens>;
 
   __device__ BatchMultiplier(const BatchCall& call, Shared& shared)
       : work_(call), shared_(shared), warp_(__shfl_sync(~0u, threadIdx.x / kLanes, 0)), lane_(threadIdx.x % kLanes) {}
@@ -203,13 +200,13 @@ class BatchMultiplier {
     return lane_ / 4 + i / 2 % 2 * 8;
   }
   __device__ void store_sums(uint32_t tile) const {
-    const typename Work::PartTile at = work_.part_of(tile + warp_);
+    const BatchWork::PartTile at = work_.part_of(tile + warp_);
 #pragma unroll
     for (uint32_t i = 0; i < kSums; ++i) {
       if (token_of(i) < work_.call.tokens) store(at, row_of(i), token_of(i), sums_[i]);
     }
   }
-  __device__ void store(const typename Work::PartTile& at, uint32_t row, uint32_t token, float sum) const {
+  __device__ void store(const BatchWork::PartTile& at, uint32_t row, uint32_t token, float sum) const {
     const FewCall::Part& part = work_.call.parts[at.part];
     row += at.tile * kTileRows;
     if (row >= part.rows) return;
@@ -244,7 +241,7 @@ class BatchMultiplier {
           sum = make_float4(sum.x + of_slice[s].x, sum.y + of_slice[s].y, sum.z + of_slice[s].z, sum.w + of_slice[s].w);
         }
       }
-      const typename Work::PartTile at = work_.part_of(tile + row / kTileRows);
+      const BatchWork::PartTile at = work_.part_of(tile + row / kTileRows);
       store(at, row % kTileRows, token, sum.x);
       store(at, row % kTileRows + 1, token, sum.y);
       store(at, row % kTileRows + 2, token, sum.z);
@@ -252,7 +249,7 @@ class BatchMultiplier {
     }
   }
 
-  const Work work_;
+  const BatchWork work_;
   Shared& shared_;
   const uint32_t warp_, lane_;
   float sums_[kSums];  // of rows and tokens as in wgmma.cuh

@@ -30,7 +30,7 @@ struct FewCall {
   Part parts[kFewProducts];
   uint32_t parts_count;
   Rows x;           // BF16, [tokens, pairs * kPairColumns], rows aligned to 16 bytes
-  uint32_t tokens;  // 1 to kFewTokens
+  uint32_t tokens;  // 1 to kFewTokens; of a batch (batch.h) to kBatchTokens
   uint32_t pairs;   // of blocks of columns
 };
 cudaError_t launch_few(Coding coding, const FewCall& call, cudaStream_t stream);

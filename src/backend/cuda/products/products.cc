@@ -12,15 +12,19 @@
 #include "ops/step_block.h"
 
 namespace headwater::backend::cuda {
+
+#ifndef HEADWATER_CUDA_HOPPER
+cudaError_t launch_batch(Coding, const BatchCall&, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+#endif
+
 namespace {
 
 #ifdef HEADWATER_CUDA_HOPPER
 constexpr bool kIsBatchBuilt = true;
 #else
 constexpr bool kIsBatchBuilt = false;
-cudaError_t launch_batch(Coding, const BatchCall&, cudaStream_t) {
-  return cudaErrorNotSupported;
-}
 #endif
 
 constexpr std::array kWays = {Way::kFew, Way::kBatch, Way::kDense};
@@ -128,14 +132,17 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
   const auto can = [&](Way way) { return can_go(way, x, weight.is_short); };
   const Way first = *std::ranges::find_if(kWays, can);
   if (x.rows == 1 || first == Way::kDense) return first;
-  const Size size{rows, weight.columns_padded, weight.coding, ops::recorded_rows(x.rows)};
+  // Sizes that steps are recorded with among themselves: for others cuBLASLt has not chosen its own way by time (dense.h).
+  const uint32_t bucket = ops::recorded_rows(x.rows);
+  const Size size{rows, weight.columns_padded, weight.coding, bucket, x.rows == bucket};
   if (const auto known = ways_.find(size); known != ways_.end()) return known->second;
   if (is_recording(stream)) return first;
   HEADWATER_RETURN_IF_ERROR(run_dense(x, products, stream));  // which chooses its own way first
   // Behind a short kernel, as in a step: what begins before that has ended is worth it.
   const DeviceBuffer& scratch = dense_.workspace();
   const ops::Matrix copy{scratch.as<float>(), x.rows, x.columns, x.columns, x.dtype};
-  check(x.rows * row_bytes(x.dtype, x.columns) <= scratch.size(), "room for a copy of a product's operand");
+  if (x.rows * row_bytes(x.dtype, x.columns) > scratch.size()) return Way::kDense;
+  ways_[size] = Way::kDense;
   float shortest = std::numeric_limits<float>::infinity();
   for (const Way way : kWays) {
     if (!can(way)) continue;
@@ -144,9 +151,9 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
           checked(launch_convert(rows_of(x), x.columns, rows_of(copy), extent_of(copy), stream), "timing a product"));
       return run(way, x, products, stream);
     };
-    HEADWATER_ASSIGN_OR_RETURN(const float ms, shortest_ms(enqueue, scratch, stream));
-    if (ms >= shortest) continue;
-    shortest = ms;
+    const Result<float> ms = shortest_ms(enqueue, scratch, stream);
+    if (!ms || *ms >= shortest) continue;  // a way that a device or driver refuses is none
+    shortest = *ms;
     ways_[size] = way;
   }
   return ways_[size];

@@ -42,8 +42,8 @@ class Products {
   Status run_packed(Way way, const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
   Status run_dense(const ops::Matrix& x, std::span<const ops::Product> products, cudaStream_t stream);
 
-  // Rows of all products, columns, coding, rows of x as steps are recorded with them (ops::recorded_rows()).
-  using Size = std::tuple<uint64_t, uint64_t, Coding, uint32_t>;
+  // Rows of all products, columns, coding, rows of x as steps are recorded with them (ops::recorded_rows()), whether exactly so many.
+  using Size = std::tuple<uint64_t, uint64_t, Coding, uint32_t, bool>;
 
   DenseProducts dense_;
   std::map<Size, Way> ways_;

@@ -21,6 +21,8 @@ class ProductsTest : public ::testing::Test {
     std::vector<uint32_t> rows;
     bool is_out_short, has_bias;
     uint64_t seed;
+    uint32_t row_step = 1;  // rows of the weights that are looked at: every so many
+    uint32_t slack = 0;     // elements between the rows of x
   };
 
   void SetUp() override {
@@ -42,9 +44,10 @@ class ProductsTest : public ::testing::Test {
     ASSERT_TRUE(products) << products.status().message();
     products->keep_to(way);
     Random random(c.seed);
-    std::vector<uint16_t> x(uint64_t{c.tokens} * padded(c.columns));
+    const uint64_t stride = padded(c.columns) + c.slack;
+    std::vector<uint16_t> x(c.tokens * stride);
     for (uint32_t t = 0; t < c.tokens; ++t) {
-      for (uint32_t i = 0; i < c.columns; ++i) x[t * padded(c.columns) + i] = f32_to_bf16(random.normal());
+      for (uint32_t i = 0; i < c.columns; ++i) x[t * stride + i] = f32_to_bf16(random.normal());
     }
     Result<DeviceBuffer> x_on_device = DeviceBuffer::create(x.size() * 2);
     ASSERT_TRUE(x_on_device);
@@ -68,20 +71,20 @@ class ProductsTest : public ::testing::Test {
       calls.push_back({weights.back().get(), out, c.has_bias ? biases.back().as<float>() : nullptr});
       std::vector<float> values(c.columns);
       std::vector<float> sums(uint64_t{c.tokens} * rows);
-      for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t r = 0; r < rows; r += c.row_step) {
         dequantize_row(c.dtype, bytes.data() + r * row_bytes(c.dtype, c.columns), c.columns, values.data());
         for (uint32_t t = 0; t < c.tokens; ++t) {
           double sum = bias[r];
           for (uint32_t i = 0; i < c.columns; ++i) {
-            sum += double{values[i]} * bf16_to_f32(x[t * padded(c.columns) + i]);
+            sum += double{values[i]} * bf16_to_f32(x[t * stride + i]);
           }
           sums[t * rows + r] = static_cast<float>(sum);
         }
       }
-      expected.insert(expected.end(), sums.begin(), sums.end());
+      append_rows(c, rows, sums, expected);
     }
     ASSERT_TRUE(products->reserve(c.tokens));
-    const ops::Matrix x_at{x_on_device->as<float>(), c.tokens, c.columns, padded(c.columns), DType::kBF16};
+    const ops::Matrix x_at{x_on_device->as<float>(), c.tokens, c.columns, stride, DType::kBF16};
     const Status status = products->run({x_at, calls}, stream_->get());
     ASSERT_TRUE(status) << status.message();
     ASSERT_TRUE(stream_->wait());
@@ -89,10 +92,18 @@ class ProductsTest : public ::testing::Test {
       const uint64_t count = uint64_t{c.tokens} * c.rows[i];
       std::vector<std::byte> bytes(count * sizeof(float));
       ASSERT_EQ(cudaMemcpy(bytes.data(), outs[i].data(), bytes.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+      std::vector<float> outputs(count);
       for (uint64_t e = 0; e < count; ++e) {
-        got.push_back(c.is_out_short ? bf16_to_f32(reinterpret_cast<const uint16_t*>(bytes.data())[e])
-                                     : reinterpret_cast<const float*>(bytes.data())[e]);
+        outputs[e] = c.is_out_short ? bf16_to_f32(reinterpret_cast<const uint16_t*>(bytes.data())[e])
+                                    : reinterpret_cast<const float*>(bytes.data())[e];
       }
+      append_rows(c, c.rows[i], outputs, got);
+    }
+  }
+  // Of [tokens, rows] the rows that are looked at.
+  static void append_rows(const Case& c, uint32_t rows, const std::vector<float>& of, std::vector<float>& to) {
+    for (uint32_t t = 0; t < c.tokens; ++t) {
+      for (uint32_t r = 0; r < rows; r += c.row_step) to.push_back(of[uint64_t{t} * rows + r]);
     }
   }
   void expect_near(Way way, const Case& c) {
@@ -120,16 +131,27 @@ TEST_F(ProductsTest, EveryWayIsRightForEveryTypeAndNumberOfRows) {
         // Slices of clusters: 1, 2 and up to 8; several weights, one of which ends inside a tile.
         expect_near(way, {dtype, tokens, 64, {130}, false, true, 1});
         expect_near(way, {dtype, tokens, 544, {48, 16, 7}, true, tokens % 2 == 0, 2});
-        expect_near(way, {dtype, tokens, 2048, {256, 64, 64}, false, false, 3});
+        expect_near(way, {dtype, tokens, 2048, {256, 64, 64}, false, false, 3, 1, 64});
       }
     }
   }
 }
 
-// More tiles than places for blocks: blocks take several in turn.
-TEST_F(ProductsTest, BlocksTakeTilesInTurn) {
+// A batch's blocks go round their ring of stages several times: in a slice of a cluster, and from one tile to the next where
+// there are more tiles than places for blocks. Numbers of stages that are no multiples of what is multiplied together.
+TEST_F(ProductsTest, ABatchGoesRoundItsRing) {
   for (const DType dtype : kTypes) {
-    for (const uint32_t tokens : {8, 24, 64}) expect_near(Way::kBatch, {dtype, tokens, 128, {40000}, true, false, 4});
+    for (const uint32_t tokens : {8, 24, 64}) {
+      expect_near(Way::kBatch, {dtype, tokens, 16384 + 192, {128}, false, true, 4, 3});
+      expect_near(Way::kBatch, {dtype, tokens, 704, {40000}, true, false, 5, 101});
+    }
+  }
+}
+
+// For the tools of compute-sanitizer: a cluster, three weights, part of a tile.
+TEST_F(ProductsTest, SmallForSanitizers) {
+  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_1}) {
+    expect_near(Way::kBatch, {dtype, 33, 1024, {144, 16, 7}, false, true, 6});
   }
 }
 

@@ -1,6 +1,6 @@
 // Weights on the device. Every one has its values as a dense matrix, for products of many rows and for embeddings: BF16 (exact
 // for BF16, rounded for all other types but F32) or F32. Q8_0, Q4_0 and Q4_1 are kept as they are beside it, packed for
-// the product of few rows (few.h), which is bound by the bytes it reads. So such a weight takes 2 bytes an element and its own.
+// the products of few rows and of a batch (few.h, batch.h), which are bound by the bytes they read. So such a weight takes 2 bytes an element and its own.
 #pragma once
 
 #include <memory>
