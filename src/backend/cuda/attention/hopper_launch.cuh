@@ -27,6 +27,7 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
   config.attrs = attributes;
   config.numAttrs = 2;
 #ifdef HEADWATER_KERNEL_CLOCKS
+  static_assert(kStampingWarps == kBlockThreads / kWarp);
   HopperCall clocked{call, nullptr};
   if (const cudaError_t made = stamps_of(launch.blocks, &clocked.stamps); made != cudaSuccess) return made;
   return cudaLaunchKernelEx(&config, kernel, clocked);
