@@ -65,7 +65,7 @@ cudaError_t launch(BatchCall call, cudaStream_t stream) {
   const Places places = places_of_device<Coding, kTokens>();
   if (places[1] == 0) return cudaErrorNotSupported;
   const FewCall& product = call.product;
-  const uint32_t groups = product.parts[product.parts_count - 1].tiles_end / kGroupTiles;
+  const uint32_t groups = product.tiles() / kGroupTiles;
   // A sixth of the places is left to blocks of other kernels: a cluster that finds none would begin when all the others have ended.
   for (uint32_t splits = 2; splits <= kBatchSplits && splits * kPairsMin <= product.pairs; ++splits) {
     if (groups * 6 <= places[splits] * 5) call.splits = splits;

@@ -57,17 +57,6 @@ struct BatchWork {
         own_pairs(call.pairs * (slice + 1) / splits - pair_begin),
         tile_begin(blockIdx.x / splits * kBatchWarps),
         tile_stride(gridDim.x / splits * kBatchWarps) {}
-
-  struct PartTile {
-    uint32_t part, tile;  // of the part
-  };
-  __device__ uint32_t tiles() const { return call.parts[call.parts_count - 1].tiles_end; }
-  // Of the tiles of all parts, which begin with a group each.
-  __device__ PartTile part_of(uint32_t tile) const {
-    uint32_t index = 0;
-    while (tile >= call.parts[index].tiles_end) ++index;
-    return {index, tile - (index == 0 ? 0 : call.parts[index - 1].tiles_end)};
-  }
 };
 
 // The warp that has weights and x copied.
@@ -80,12 +69,12 @@ class BatchLoader {
 
   // By one lane. Weights depend on no kernel ahead.
   __device__ void run() {
-    walk([&](uint32_t n, const BatchWork::PartTile& at, uint32_t pair) {
-      if (n < kStages) load_weight(n, at, pair);
+    walk([&](uint32_t n, const FewCall::PartTile& at, uint32_t pair) {
+      load_weight(n, at, pair);
       return n + 1 < kStages;
     });
     wait_for_kernels_ahead();
-    walk([&](uint32_t n, const BatchWork::PartTile& at, uint32_t pair) {
+    walk([&](uint32_t n, const FewCall::PartTile& at, uint32_t pair) {
       if (n >= kStages) {
         ptx::wait(&shared_.empty[n % kStages], (n / kStages & 1) ^ 1);
         load_weight(n, at, pair);
@@ -102,15 +91,15 @@ class BatchLoader {
   template <typename Run>
   __device__ void walk(const Run& run) const {
     uint32_t n = 0;
-    for (uint32_t tile = work_.tile_begin; tile < work_.tiles(); tile += work_.tile_stride) {
-      const BatchWork::PartTile at = work_.part_of(tile);
+    for (uint32_t tile = work_.tile_begin; tile < work_.call.tiles(); tile += work_.tile_stride) {
+      const FewCall::PartTile at = work_.call.part_of(tile);
       for (uint32_t i = 0; i < work_.own_pairs; ++i, ++n) {
         if (!run(n, at, work_.pair_begin + i)) return;
       }
     }
   }
 
-  __device__ void load_weight(uint32_t n, const BatchWork::PartTile& at, uint32_t pair) const {
+  __device__ void load_weight(uint32_t n, const FewCall::PartTile& at, uint32_t pair) const {
     auto& to = shared_.stage(n % kStages).weight;
     uint64_t* const full = &shared_.full[n % kStages];
     ptx::arrive_expecting(full, Shared::Stage::kBytes);
@@ -138,7 +127,7 @@ class BatchMultiplier {
 
   __device__ void run() {
     Position at{0, 0};
-    for (uint32_t tile = work_.tile_begin; tile < work_.tiles(); tile += work_.tile_stride) {
+    for (uint32_t tile = work_.tile_begin; tile < work_.call.tiles(); tile += work_.tile_stride) {
 #pragma unroll
       for (float& sum : sums_) sum = 0;
       uint32_t pairs = work_.own_pairs;
@@ -200,18 +189,14 @@ class BatchMultiplier {
     return lane_ / 4 + i / 2 % 2 * 8;
   }
   __device__ void store_sums(uint32_t tile) const {
-    const BatchWork::PartTile at = work_.part_of(tile + warp_);
+    const FewCall::PartTile at = work_.call.part_of(tile + warp_);
 #pragma unroll
     for (uint32_t i = 0; i < kSums; ++i) {
       if (token_of(i) < work_.call.tokens) store(at, row_of(i), token_of(i), sums_[i]);
     }
   }
-  __device__ void store(const BatchWork::PartTile& at, uint32_t row, uint32_t token, float sum) const {
-    const FewCall::Part& part = work_.call.parts[at.part];
-    row += at.tile * kTileRows;
-    if (row >= part.rows) return;
-    if (part.weight.bias != nullptr) sum += part.weight.bias[row];
-    store_to(part.out, token, row, sum);
+  __device__ void store(const FewCall::PartTile& at, uint32_t row, uint32_t token, float sum) const {
+    store_sum(work_.call.parts[at.part], token, at.tile * kTileRows + row, sum);
   }
 
   // The sums of all blocks of the cluster: each adds up some of them.
@@ -241,7 +226,7 @@ class BatchMultiplier {
           sum = make_float4(sum.x + of_slice[s].x, sum.y + of_slice[s].y, sum.z + of_slice[s].z, sum.w + of_slice[s].w);
         }
       }
-      const BatchWork::PartTile at = work_.part_of(tile + row / kTileRows);
+      const FewCall::PartTile at = work_.call.part_of(tile + row / kTileRows);
       store(at, row % kTileRows, token, sum.x);
       store(at, row % kTileRows + 1, token, sum.y);
       store(at, row % kTileRows + 2, token, sum.z);

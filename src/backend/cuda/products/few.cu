@@ -26,18 +26,12 @@ struct TilesInTurn {
     uint32_t tile;  // of the part
     RowsInOrder x;
     uint32_t tokens;
-    __device__ void store(uint32_t token, uint32_t row, float sum) const {
-      if (row >= part->rows) return;
-      if (weight->bias != nullptr) sum += weight->bias[row];
-      store_to(part->out, token, row, sum);
-    }
+    __device__ void store(uint32_t token, uint32_t row, float sum) const { store_sum(*part, token, row, sum); }
   };
   __device__ Pass at(uint32_t n) const {
-    const uint32_t tile = blockIdx.x + n * gridDim.x;
-    uint32_t index = 0;
-    while (tile >= call.parts[index].tiles_end) ++index;
-    const FewCall::Part& part = call.parts[index];
-    return {&part, &part.weight, tile - (index == 0 ? 0 : call.parts[index - 1].tiles_end), {&call.x}, call.tokens};
+    const FewCall::PartTile at = call.part_of(blockIdx.x + n * gridDim.x);
+    const FewCall::Part& part = call.parts[at.part];
+    return {&part, &part.weight, at.tile, {&call.x}, call.tokens};
   }
 };
 
@@ -45,7 +39,7 @@ template <typename Coding, uint32_t kTokens>
 __global__ void __launch_bounds__(kFewThreads<kTokens>, kBlocksEach)
     multiply_few(const __grid_constant__ FewCall call) {
   let_next_begin();
-  const uint32_t tiles = call.parts[call.parts_count - 1].tiles_end;
+  const uint32_t tiles = call.tiles();
   multiply_passes<Coding, kTokens>(TilesInTurn{call, (tiles - blockIdx.x + gridDim.x - 1) / gridDim.x}, call.pairs);
 }
 
@@ -54,8 +48,7 @@ cudaError_t launch(const FewCall& call, cudaStream_t stream) {
   const auto kernel = multiply_few<Coding, kTokens>;
   const cudaError_t allowed = allow_passes<Coding, kTokens>(kernel);
   if (allowed != cudaSuccess) return allowed;
-  const uint32_t blocks = std::min(call.parts[call.parts_count - 1].tiles_end,
-                                   kBlocksEach * device_attribute(cudaDevAttrMultiProcessorCount));
+  const uint32_t blocks = std::min(call.tiles(), kBlocksEach * device_attribute(cudaDevAttrMultiProcessorCount));
   return launch_overlapping(kernel, blocks, kFewThreads<kTokens>, sizeof(FewShared<Coding, kTokens>), stream, call);
 }
 

@@ -249,6 +249,13 @@ __device__ __forceinline__ void store_to(const Rows& out, uint64_t row, uint32_t
   }
 }
 
+// The sum of a row of a part, if it has that row.
+__device__ __forceinline__ void store_sum(const FewCall::Part& part, uint32_t token, uint32_t row, float sum) {
+  if (row >= part.rows) return;
+  if (part.weight.bias != nullptr) sum += part.weight.bias[row];
+  store_to(part.out, token, row, sum);
+}
+
 // Allows a kernel that calls multiply_passes() its dynamic shared memory, of FewShared's size.
 template <typename Coding, uint32_t kTokens, typename Call>
 cudaError_t allow_passes(void (*kernel)(Call)) {

@@ -32,6 +32,20 @@ struct FewCall {
   Rows x;           // BF16, [tokens, pairs * kPairColumns], rows aligned to 16 bytes
   uint32_t tokens;  // 1 to kFewTokens; of a batch (batch.h) to kBatchTokens
   uint32_t pairs;   // of blocks of columns
+
+#ifdef __CUDACC__
+  __host__ __device__ uint32_t tiles() const {
+    return parts[parts_count - 1].tiles_end;
+  }  // of all parts
+  struct PartTile {
+    uint32_t part, tile;  // of the part
+  };
+  __device__ PartTile part_of(uint32_t tile) const {
+    uint32_t index = 0;
+    while (tile >= parts[index].tiles_end) ++index;
+    return {index, tile - (index == 0 ? 0 : parts[index - 1].tiles_end)};
+  }
+#endif
 };
 cudaError_t launch_few(Coding coding, const FewCall& call, cudaStream_t stream);
 

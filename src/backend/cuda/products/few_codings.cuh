@@ -157,6 +157,10 @@ __device__ __forceinline__ uint32_t twice(float value) {
   return word;
 }
 
+static_assert(sizeof(ByteCoding::Stage) == packed_bytes(Coding::kQ8));
+static_assert(sizeof(NibbleCoding<false>::Stage) == packed_bytes(Coding::kQ4));
+static_assert(sizeof(NibbleCoding<true>::Stage) == packed_bytes(Coding::kQ4Min));
+
 // The words of a block as the numbers that they stand for: integers times their scale, both rounded to BF16.
 template <typename Coding>
 __device__ __forceinline__ void decode_scaled(const typename Coding::Stage& stage, uint32_t block, uint32_t lane,

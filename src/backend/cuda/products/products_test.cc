@@ -44,7 +44,7 @@ class ProductsTest : public ::testing::Test {
     ASSERT_TRUE(products) << products.status().message();
     products->keep_to(way);
     Random random(c.seed);
-    const uint64_t stride = padded(c.columns) + c.slack;
+    const uint64_t stride = pairs_of(c.columns) * kPairColumns + c.slack;
     std::vector<uint16_t> x(c.tokens * stride);
     for (uint32_t t = 0; t < c.tokens; ++t) {
       for (uint32_t i = 0; i < c.columns; ++i) x[t * stride + i] = f32_to_bf16(random.normal());
@@ -118,7 +118,6 @@ class ProductsTest : public ::testing::Test {
         fmt::format("{} {} [{}, {}] x {}", kWayNames[static_cast<size_t>(way)], to_string(c.dtype), rows, c.columns,
                     c.tokens)));
   }
-  static uint32_t padded(uint32_t columns) { return (columns + kPairColumns - 1) / kPairColumns * kPairColumns; }
 
   bool is_hopper_ = false;
   std::unique_ptr<Stream> stream_;
