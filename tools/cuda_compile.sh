@@ -9,5 +9,5 @@ for source in src/backend/cuda/{,*/}*.cc; do
   case $source in *_test.cc | */absent.cc) continue ;; esac
   g++ -std=c++20 -fsyntax-only -DFMT_SHARED -Isrc -isystem "${CUDA_HOME:-/usr/local/cuda}/include" "$source"
 done
-ninja -C build/cuda -j "$(nproc)" headwater_cuda headwater_attention_c test_cuda_policy test_cuda_unit
+ninja -C build/cuda -j "$(nproc)" headwater_cuda headwater_attention_c bench_products test_cuda_policy test_cuda_unit
 ctest --test-dir build/cuda --output-on-failure -R '^cuda'
