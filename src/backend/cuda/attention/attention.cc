@@ -1,5 +1,6 @@
 #include "backend/cuda/attention/attention.h"
 
+#include <bit>
 #include <numbers>
 
 #include "backend/cuda/attention/policy.h"
@@ -62,7 +63,12 @@ AttendCall Attention::call_of(const Step& step) const {
   call.tokens_slab = slab_tokens(call.group);
   call.head_dim = pages.head_dim;
   call.page_size = pages.page_size;
-  call.chunk = pages.chunk;
+  if (pages.chunk > 0) {
+    call.chunk_log2 = static_cast<uint32_t>(std::countr_zero(pages.chunk));
+    call.chunks_page = division_by(pages.page_size / pages.chunk);
+  }
+  call.q_heads_division = division_by(step.q_heads);
+  call.kv_heads_division = division_by(pages.kv_heads);
   call.layer = step.layer;
   call.cut = plan.cut;
   call.window = plan.window;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "attention/work_item.h"
+#include "backend/cuda/attention/policy.h"
 #include "core/ids.h"
 #include "ops/step_header.h"
 
@@ -60,7 +61,10 @@ struct AttendCall {
   uint32_t tokens_slab;    // Hopper: query tokens whose rows fit a slab
   uint32_t head_dim;
   uint32_t page_size;
-  uint32_t chunk;  // keys a copy; divides the page size
+  uint32_t chunk_log2;  // Hopper: keys a copy; divides the page size
+  Division q_heads_division;
+  Division kv_heads_division;
+  Division chunks_page;  // chunks of a page
   uint32_t layer;
   uint32_t cut;
   uint32_t window;

@@ -158,6 +158,7 @@ class Attender {
   __device__ void clear_beyond(unsigned char* slot, uint32_t keys) {
     if (keys == kTileKeys) return;
     constexpr uint32_t kPieces = kPolicy.panels * 8;  // of 16 bytes, of a key
+#pragma unroll 1
     for (uint32_t i = thread_; i < (kTileKeys - keys) * kPieces; i += kWarpgroup) {
       const uint32_t key = keys + i / kPieces, piece = i % kPieces;
       *reinterpret_cast<uint4*>(slot + (piece / 8 * kTileKeys + key) * 128 + piece % 8 * 16) = make_uint4(0, 0, 0, 0);

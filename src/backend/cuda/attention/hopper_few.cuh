@@ -29,7 +29,14 @@ class FewRows {
   static_assert(kRows * kPolicy.head_dim * sizeof(float) * kWarpsBusy <= kPolicy.slot_bytes);
 
   __device__ FewRows(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
-      : call_(call), shared_(shared), stream_(stream), lane_(thread % kWarp), warp_(thread / kWarp) {}
+      : call_(call), shared_(shared), stream_(stream), lane_(thread % kWarp), warp_(thread / kWarp) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t first = warp_ * kKeysWarp;
+      keys_at_[i] = swizzled<kPolicy.tile_keys>(first + lane_ % 16, 2 * i + lane_ / 16);
+      values_at_[i] = swizzled<kPolicy.tile_keys>(first + lane_ % 8 + lane_ / 16 * 8, 2 * i + lane_ / 8 % 2);
+    }
+  }
 
   // A job's rows, whose queries lie in the slab's half `first`. The warps' states are then where gather() finds them: in the
   // slot of the last values and in the queries' place, which release() and the caller give back.
@@ -74,7 +81,7 @@ class FewRows {
       }
     }
     sum.scale(l > 0 ? __fdividef(1, l) : 0);
-    sum.lse2 = l > 0 ? m + log2f(l) : -INFINITY;
+    sum.lse2 = l > 0 ? m + ptx::log2(l) : -INFINITY;
     return sum;
   }
 
@@ -85,6 +92,11 @@ class FewRows {
   }
 
  private:
+  // From the first 16 keys and the step of the same number in the first panel.
+  __device__ static constexpr uint32_t beside(uint32_t sixteen, uint32_t step) {
+    return sixteen * 16 * 128 + step / 4 * kPolicy.tile_keys * 128;
+  }
+
   __device__ __forceinline__ void load_queries(uint32_t first) {
     const uint32_t slab = ptx::shared_address(shared_.slabs[stream_]);
 #pragma unroll
@@ -163,8 +175,7 @@ class FewRows {
 #pragma unroll
       for (uint32_t g = 0; g < kSixteens; ++g) {
         uint32_t a[4];
-        ptx::load_matrices(
-            a, keys + swizzled<kPolicy.tile_keys>(warp_ * kKeysWarp + 16 * g + lane_ % 16, 2 * step + lane_ / 16));
+        ptx::load_matrices(a, keys + keys_at_[step % 4] + beside(g, step));
 #pragma unroll
         for (uint32_t e = 0; e < kEights; ++e) ptx::multiply<Element>(s[g][e], a, q_[e][step][0], q_[e][step][1]);
       }
@@ -177,9 +188,7 @@ class FewRows {
 #pragma unroll
       for (uint32_t step = 0; step < kSteps; ++step) {
         uint32_t a[4];
-        ptx::load_transposed(
-            a, values + swizzled<kPolicy.tile_keys>(warp_ * kKeysWarp + 16 * g + lane_ % 8 + lane_ / 16 * 8,
-                                                    2 * step + lane_ / 8 % 2));
+        ptx::load_transposed(a, values + values_at_[step % 4] + beside(g, step));
 #pragma unroll
         for (uint32_t e = 0; e < kEights; ++e) {
           ptx::multiply<Element>(o_[step][e], a, weights[g][e][0], weights[g][e][1]);
@@ -191,7 +200,7 @@ class FewRows {
   // Scores become weights; what was summed before is rescaled. begin: the first of this warp's keys.
   __device__ __forceinline__ void weigh(uint32_t begin, float (&s)[kSixteens][kEights][4],
                                         uint32_t (&weights)[kSixteens][kEights][2]) {
-    if (call_.softcap > 0) soften(s);
+    if (__builtin_expect(call_.softcap > 0, 0)) soften(s);
     if (begin < begin_max_ || begin + kKeysWarp > end_min_) mask(begin, s);
     const float scale = call_.softcap > 0 ? 1.0f : call_.score_scale;
     float rescale[kEights][2];
@@ -267,6 +276,7 @@ class FewRows {
   __device__ void clear_beyond(unsigned char* values, uint32_t keys) const {
     constexpr uint32_t kPieces = kPolicy.panels * 8;
     if (keys >= kKeysWarp) return;
+#pragma unroll 1
     for (uint32_t i = lane_; i < (kKeysWarp - keys) * kPieces; i += kWarp) {
       const uint32_t to = swizzled<kPolicy.tile_keys>(warp_ * kKeysWarp + keys + i / kPieces, i % kPieces);
       *reinterpret_cast<uint4*>(values + to) = make_uint4(0, 0, 0, 0);
@@ -294,13 +304,11 @@ class FewRows {
         const uint32_t row = 8 * e + 2 * (lane_ % 4) + i;
         if (lane_ < 4) states[warp_ * kRows + row] = make_float2(m_[e][i], l);
         if (warp_ >= kWarpsBusy) continue;
+        const uint32_t begin = (warp_ * kRows + row) * kPolicy.head_dim + lane_ / 4;
 #pragma unroll
-        for (uint32_t step = 0; step < kSteps; ++step) {
-#pragma unroll
-          for (uint32_t j = 0; j < 2; ++j) {
-            const uint32_t column = 16 * step + 8 * j + lane_ / 4;
-            sums[sum_at(warp_, row, column)] = o_[step][e][2 * j + i];
-          }
+        for (uint32_t eight = 0; eight < 2 * kSteps; ++eight) {
+          // sum_at(warp_, row, 8 * eight + lane_ / 4), so that the compiler sees four addresses and what lies beside them
+          sums[begin + (eight % 4 ^ row / 2 % 4) * 8 + eight / 4 * 32] = o_[eight / 2][e][2 * (eight % 2) + i];
         }
       }
     }
@@ -325,6 +333,8 @@ class FewRows {
   float l_[kEights][2];  // sum of the weights of this lane's keys
   uint32_t begin_[kEights][2], end_[kEights][2];  // visible keys
   uint32_t begin_max_, end_min_;                  // of all rows: keys between need no mask
+  // Bytes from the beginning of a slot to what this lane reads of the first 16 keys in the first panel, by step.
+  uint32_t keys_at_[4], values_at_[4];
 };
 
 }  // namespace headwater::backend::cuda

@@ -1,5 +1,6 @@
 // From finished rows to where they go: the output or a partial, which is counted in (hopper_merge.cuh waits for the count).
-// Every warp does this for its own rows, whatever the other warps do.
+// Every warp does this for its own rows, whatever the other warps do. Counting waits until what the warp wrote has arrived. So
+// a job's partials are counted in at the end of the next one, when they have, or behind the last job.
 #pragma once
 
 #include "backend/cuda/attention/hopper_attend.cuh"
@@ -28,7 +29,7 @@ class Finisher {
     for (uint32_t h = 0; h < 2; ++h) {
       const bool is_seen = state.l[h] > 0;
       const float inverse = is_seen ? __fdividef(1, state.l[h]) : 0;
-      lse2[h] = is_seen ? state.m[h] + log2f(state.l[h]) : -INFINITY;
+      lse2[h] = is_seen ? state.m[h] + ptx::log2(state.l[h]) : -INFINITY;
 #pragma unroll
       for (uint32_t i = 2 * h; i < kValues; i += 4) {
         state.o[i] *= inverse;
@@ -106,10 +107,15 @@ class Finisher {
   }
 
   // This warp's rows have `slots` partials more.
-  __device__ void count_in(const Job& job, uint32_t slots) const {
+  __device__ void leave_unsettled(const Job& job, uint32_t slots) {
+    leave_unsettled(job, warp_ * 16 + lane_, lane_ < 16, slots);
+  }
+
+  // Counts in the partials of the job before.
+  __device__ void settle() {
     __syncwarp();
-    const uint32_t r = warp_ * 16 + lane_;
-    if (lane_ < 16 && r < job.tokens * call_.group) count_row_in(job, r, slots);
+    if (unsettled_ != kNone) ptx::add_in_order(call_.arrived + unsettled_, unsettled_slots_);
+    unsettled_ = kNone;
   }
 
   // ---- few rows
@@ -117,6 +123,7 @@ class Finisher {
   template <typename Few>
   __device__ __forceinline__ void finish(const Job& job, uint32_t first, uint32_t rows, const Few& few,
                                          const SlotReader<kPolicy>& slots) {
+    settle();
     const bool folds = (job.flags & attention::kFold) != 0, is_direct = (job.flags & attention::kDirect) != 0;
 #pragma unroll 1
     for (uint32_t round = 0; few_row(round, 0) < rows; ++round) {
@@ -132,19 +139,21 @@ class Finisher {
       }
       if (is_there && is_direct) sum.write_out(call_, batch_token, q_head(job, row), lane_);
       if (is_there && !is_direct) sum.write_partial(call_, job.slot + token, q_head(job, row), lane_);
-      __syncwarp();
-      if (is_there && !is_direct && lane_ % kLanes == 0) count_row_in(job, row, 1);
     }
     if (few_row(0, 0) >= rows) few.release(slots);
+    if (!is_direct) leave_unsettled(job, few_row(lane_ / kRowsWarp, lane_ % kRowsWarp), true, 1);
   }
 
  private:
   __device__ uint32_t few_row(uint32_t round, uint32_t n) const {
     return (round * kWarps + warp_) * kRowsWarp + n;
   }
-  __device__ void count_row_in(const Job& job, uint32_t r, uint32_t slots) const {
+  // Row r, in this lane.
+  __device__ void leave_unsettled(const Job& job, uint32_t r, bool is_row, uint32_t slots) {
+    if (!is_row || r >= job.tokens * call_.group) return;
     const uint32_t token = call_.token_of_row(r);
-    ptx::add_in_order(arrived_of(call_, job, token, r - token * call_.group), slots);
+    unsettled_ = arrived_at(call_, job, token, r - token * call_.group);
+    unsettled_slots_ = slots;
   }
   __device__ uint32_t q_head(const Job& job, uint32_t r) const {
     return job.kv_head * call_.group + r - call_.token_of_row(r) * call_.group;
@@ -168,6 +177,9 @@ class Finisher {
   const AttendCall& call_;
   HopperStream<kPolicy>& stream_;
   uint32_t lane_, warp_;  // warp of the warpgroup
+  static constexpr uint32_t kNone = ~0u;
+  uint32_t unsettled_ = kNone;  // of AttendCall::arrived: this lane's row of the last job
+  uint32_t unsettled_slots_ = 0;
 };
 
 }  // namespace headwater::backend::cuda

@@ -51,8 +51,9 @@ class AttendingWarpgroup {
       queries_ = place.end();
       shared_.clocks.stamp(Event::kJobFinished);
     }
+    finish_.settle();
     shared_.clocks.stamp(Event::kJobsDone);
-    if (call_.header->partials > 0)
+    if (stream_.step_partials > 0)
       RowMerger<Element, kPolicy, kInvariant>(call_, shared_, stream_index_, thread_).run();
   }
 
@@ -67,7 +68,7 @@ class AttendingWarpgroup {
   }
   __device__ void give_queries_back(Use<2> use) {
     __syncwarp();
-    if (thread_ % kWarp == 0) ptx::arrive(&stream_.queries.empty[use.place]);
+    if (thread_ % kWarp == 0) ptx::arrive(stream_.queries.empty(use));
   }
 
   __device__ __forceinline__ void attend_few(const Job& job, uint32_t rows, const QueryPlace& place) {
@@ -90,7 +91,7 @@ class AttendingWarpgroup {
   __device__ __forceinline__ void attend_many(const Job& job, uint32_t rows, const QueryPlace& place) {
     const uint32_t first = place.first % 2;
     if (rows > QueryRows<Element, kPolicy>::kRowsOfQueryWarp) {
-      QueryRows<Element, kPolicy>::copy(call_, shared_, stream_index_, job, first, thread_ / kWarp, kWarps);
+      QueryRows<Element, kPolicy>::template copy<4>(call_, shared_, stream_index_, job, first, thread_ / kWarp, kWarps);
       ptx::sync_named(1 + stream_index_, kWarpgroup);
       shared_.clocks.stamp(Event::kQueriesCopied);
     }
@@ -121,8 +122,9 @@ class AttendingWarpgroup {
       return;
     }
     give_queries_back(place);
+    finish_.settle();
     finish_.write_partial(job, job.slot, state, lse2);
-    finish_.count_in(job, 1);
+    finish_.leave_unsettled(job, 1);
   }
 
   // Cut by cut, each from scratch: folded in key order, sink first, or a slot each.
@@ -136,6 +138,7 @@ class AttendingWarpgroup {
     folded.clear();
     if (folds) finish_.sinks_of(job, folded_lse2);
     uint32_t cuts = 0;
+    finish_.settle();
     for (uint32_t key = key_begin; key < key_end; ++cuts) {
       const uint32_t cut_end = min(key_end, (key / call_.cut + 1) * call_.cut);
       State state;
@@ -158,7 +161,7 @@ class AttendingWarpgroup {
     }
     give_queries_back(place);
     if (folds) finish_.write_partial(job, job.slot, folded, folded_lse2);
-    finish_.count_in(job, folds ? 1 : cuts);
+    finish_.leave_unsettled(job, folds ? 1 : cuts);
   }
 
   const AttendCall& call_;
@@ -176,31 +179,29 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
   extern __shared__ __align__(1024) unsigned char memory[];
   constexpr AttendPolicy kPolicy = kAttendPolicy<kHeadDim>;
   auto& shared = *reinterpret_cast<HopperShared<kPolicy>*>(memory);
-  const uint32_t warpgroup = uniform(threadIdx.x / kWarpgroup), thread = threadIdx.x % kWarpgroup;
   let_next_begin();
-  if (threadIdx.x == 0) {
-    ptx::prefetch_map(&call.k_map);
-    ptx::prefetch_map(&call.v_map);
-    for (uint32_t s = 0; s < kStreams; ++s) {
-      shared.stream[s].ring.init(1, kStreams * kWarps);
-      shared.stream[s].queries.init(kWarp, kWarps);
-      shared.stream[s].jobs.init(1, kWarps + 1);
-    }
+  const uint32_t warp = uniform(threadIdx.x / kWarp), lane = threadIdx.x % kWarp;
+  if (warp < kStreams && ptx::is_elected()) {
+    ptx::prefetch_map(warp == 0 ? &call.k_map : &call.v_map);
+    shared.stream[warp].ring.init(1, kStreams * kWarps);
+    shared.stream[warp].queries.init(kWarp, kWarps);
+    shared.stream[warp].jobs.init(1, kWarps + 1);
     ptx::fence_barrier_init();
   }
   shared.clocks.begins(call, began);
-  __syncthreads();
-  if (warpgroup == 0) {
+  if (warp < kWarps) {
+    Loader<kPolicy, kInvariant> loader(call, shared, warp % kStreams, lane);
+    __syncthreads();
     ptx::give_registers<40>();
-    const uint32_t warp = uniform(thread / kWarp), lane = thread % kWarp;
     if (warp < kStreams) {
-      Loader<kPolicy, kInvariant>(call, shared, warp, lane).run();
+      loader.run();
     } else {
       QueryLoader<Element, kPolicy>(call, shared, warp - kStreams, lane).run();
     }
   } else {
+    __syncthreads();
     ptx::take_registers<232>();
-    AttendingWarpgroup<Element, kPolicy, kInvariant>(call, shared, warpgroup - 1, thread).run();
+    AttendingWarpgroup<Element, kPolicy, kInvariant>(call, shared, warp / kWarps - 1, threadIdx.x % kWarpgroup).run();
   }
   shared.clocks.ends();
 }

@@ -11,102 +11,87 @@
 
 namespace headwater::backend::cuda {
 
-// The page ids of an item's chunks, 64 ahead: lane l holds those of chunks base + l and base + 32 + l, so that their loads
-// are done when the ring has room.
-class PageIds {
- public:
-  __device__ PageIds(const AttendCall& call, const attention::WorkItem& item, uint32_t lane)
-      : call_(call), item_(item), lane_(lane), chunks_((item.key_count + call.chunk - 1) / call.chunk) {
-    held_ = load(0);
-    ahead_ = load(kWarp);
-  }
-  // In lane l: of chunk first + l, counted from the item's first key; `first` never decreases.
-  __device__ PageId of(uint32_t first) {
-    while (first >= base_ + kWarp) {
-      held_ = ahead_;
-      base_ += kWarp;
-      ahead_ = load(base_ + kWarp);
-    }
-    const uint32_t at = first + lane_ - base_;
-    const PageId held = __shfl_sync(~0u, held_, at % kWarp), ahead = __shfl_sync(~0u, ahead_, at % kWarp);
-    return at < kWarp ? held : ahead;
-  }
-
- private:
-  __device__ PageId load(uint32_t first) const {
-    const uint32_t chunk = min(first + lane_, chunks_ - 1);
-    const uint32_t key = item_.key_begin % call_.page_size + chunk * call_.chunk;
-    return call_.page_ids[item_.page_begin + key / call_.page_size];
-  }
-
-  const AttendCall& call_;
-  const attention::WorkItem& item_;
-  uint32_t lane_;
-  uint32_t chunks_;
-  uint32_t base_ = 0;
-  PageId held_, ahead_;
-};
-
 template <AttendPolicy kPolicy, bool kInvariant>
 class Loader {
  public:
   using Shared = HopperShared<kPolicy>;
 
+  // Asks for the header and, along with it, for a small step's first job, if that is what it turns out to be.
   __device__ Loader(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t lane)
-      : call_(call), shared_(shared), stream_(stream), lane_(lane) {}
+      : call_(call),
+        shared_(shared),
+        stream_(stream),
+        lane_(lane),
+        held_(min(call.kv_heads_division.quotient(stream * gridDim.x + blockIdx.x), call.items_max - 1)),
+        item_(item_at(held_)),
+        keys_new_(ptx::load_now(&call.header->keys_new)),
+        items_(ptx::load_now(&call.header->items)),
+        items_large_(ptx::load_now(&call.header->items_large)),
+        reads_again_(ptx::load_now(&call.header->reads_again)) {}
 
   // Jobs of both streams first, dealt out evenly; then this stream's own, each taken when the one before is on its way.
   __device__ void run() {
-    // Read along with the header: a small step's first job, if that is what it turns out to be.
-    uint32_t held = min((stream_ * gridDim.x + blockIdx.x) / call_.kv_heads, call_.items_max - 1);
-    attention::WorkItem item = call_.items[held];
-    keys_new_ = call_.header->keys_new;
-    const uint32_t items_large = call_.header->items_large, items_small = call_.header->items - items_large;
-    const uint32_t items_together = call_.header->reads_again != 0 ? kItemsTogether : 1;
+    const uint32_t items_large = items_large_, items_small = items_ - items_large;
+    const uint32_t together_log2 = reads_again_ != 0 ? kItemsTogetherLog2 : 0;
     shared_.clocks.stamp_loaded(
-        Event::kItemKnown, item.token_begin + item.key_begin + item.flags + keys_new_ + items_small + items_together);
+        Event::kItemKnown, item_.token_begin + item_.key_begin + item_.flags + keys_new_ + items_small + together_log2);
     const uint32_t large = items_large * call_.kv_heads, small = items_small * call_.kv_heads;
     const uint32_t busy = min(large, gridDim.x), first = (gridDim.x - busy) * kStreams;
     uint32_t job_large = blockIdx.x;
     // The first ones go to a stream of each block before any block has two.
-    bool is_known = blockIdx.x >= busy;
-    uint32_t job = is_known ? stream_ * (gridDim.x - busy) + blockIdx.x - busy : 0;
-    while (job_large < large || job < small) {
+    uint32_t job = blockIdx.x >= busy ? stream_ * (gridDim.x - busy) + blockIdx.x - busy : 0;
+#pragma unroll 1
+    for (bool is_first = true; job_large < large || job < small; is_first = false) {
       const bool is_shared = job_large < large;
-      JobPlace at = is_shared ? place_of_job(job_large, items_large, call_.kv_heads, 1)
-                              : place_of_job(job, items_small, call_.kv_heads, items_together);
+      JobPlace at = place_of_job(is_shared ? job_large : job, is_shared ? items_large : items_small,
+                                 call_.kv_heads_division, is_shared ? 0 : together_log2);
       if (!is_shared) at.item += items_large;
-      if (held != at.item) item = call_.items[held = at.item];
-      if (is_shared) job_large += gridDim.x;
-      // The next one of the queue is taken beside the loads. Those of a large job go ahead of other kernels' ends first; those of a
-      // small one do where the queue is empty: to take late what all take at the same time costs more.
-      const bool takes = !is_shared || !is_known;
-      is_known = true;
-      if (!is_shared && small > first) wait_ahead();
-      const bool goes_ahead = !has_waited_;
+      if (held_ != at.item) item_ = item_at(held_ = at.item);
+      // The next one of the queue is taken beside the loads; behind a large job, once other kernels have ended. To take late what
+      // all take at the same time costs more.
       uint32_t next = job;
-      if (takes && !goes_ahead) next = take(first, small);
-      for (uint32_t slab = is_shared ? stream_ : 0; slab * call_.tokens_slab < item.token_count; ++slab) {
-        pass_on(item, at.kv_head, slab, is_shared);
-        load(item, at.kv_head, is_shared);
-        shared_.clocks.stamp(Event::kJobCopied);
-        if (is_shared) break;
+      if (is_shared) {
+        job_large += gridDim.x;
+      } else {
+        if (small > first) wait_ahead();
+        next = take(first, small);
       }
+      load(at.kv_head, is_shared);
+      shared_.clocks.stamp(Event::kJobCopied);
       wait_ahead();
-      if (takes && goes_ahead) next = take(first, small);
+      if (is_shared && is_first) next = take(first, small);
       job = __shfl_sync(~0u, next, 0);
     }
     shared_.clocks.stamp(Event::kQueueEmpty);
-    pass_on({}, 0, 0, false);
+    shared_.stream[stream_].step_tokens = call_.header->tokens;
+    shared_.stream[stream_].step_partials = call_.header->partials;
+    __syncwarp();
+    pass_on({}, 0, false);
     wait_ahead();
-    if (small > first && lane_ == 0 && atomicAdd(&call_.queue[1], 1) == kStreams * gridDim.x - 1) {
+    if (small > first && lane_ == 0 && ptx::fetch_and_add(&call_.queue[1], 1) == kStreams * gridDim.x - 1) {
       call_.queue[0] = 0;
       call_.queue[1] = 0;
     }
   }
 
  private:
-  static constexpr uint32_t kItemsTogether = 32;
+  static constexpr uint32_t kItemsTogetherLog2 = 5;
+
+  // Where a chunk lies.
+  struct Chunk {
+    PageId page;
+    uint32_t slot;
+  };
+
+  __device__ attention::WorkItem item_at(uint32_t index) const {
+    attention::WorkItem item;
+    constexpr uint32_t kWords = sizeof item / 4;
+    const auto* const from = reinterpret_cast<const uint32_t*>(call_.items + index);
+    auto* const to = reinterpret_cast<uint32_t*>(&item);
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) to[i] = ptx::load_now(from + i);
+    return item;
+  }
 
   __device__ void wait_ahead() {
     if (!has_waited_) {
@@ -119,17 +104,18 @@ class Loader {
   // In lane 0. The first jobs are not taken from the queue.
   __device__ uint32_t take(uint32_t first, uint32_t small) const {
     if (small <= first) return small;
-    return lane_ == 0 ? atomicAdd(&call_.queue[0], 1) + first : 0;
+    return lane_ == 0 ? ptx::fetch_and_add(&call_.queue[0], 1) + first : 0;
   }
 
-  __device__ void pass_on(const attention::WorkItem& item, uint32_t kv_head, uint32_t slab, bool is_shared) {
+  // A small item's only slab, or this stream's slab of a large one.
+  __device__ void pass_on(const attention::WorkItem& item, uint32_t kv_head, bool is_shared) {
     HopperStream<kPolicy>& stream = shared_.stream[stream_];
     const Use<kJobs> use(jobs_++);
     if (lane_ != 0) return;
-    const uint32_t first = slab * call_.tokens_slab;
+    const uint32_t first = is_shared ? stream_ * call_.tokens_slab : 0;
     stream.jobs.wait_empty(use);
     stream.job[use.place] = {item.token_begin + first,
-                             first < item.token_count ? min(call_.tokens_slab, item.token_count - first) : kNoTokens,
+                             min(call_.tokens_slab, item.token_count - first),
                              item.key_begin,
                              item.key_count,
                              item.partial_begin + first,
@@ -137,54 +123,71 @@ class Loader {
                              item.flags,
                              kv_head,
                              is_shared};
-    ptx::arrive(&stream.jobs.full[use.place]);
+    ptx::arrive(stream.jobs.full(use));
   }
 
-  // Every tile, or those of this stream's parity.
-  __device__ void load(const attention::WorkItem& item, uint32_t kv_head, bool is_shared) {
-    PageIds page_ids(call_, item, lane_);
+  // Passes a job of the held item on and loads every tile, or those of this stream's parity. Page ids are read a tile ahead.
+  __device__ void load(uint32_t kv_head, bool is_shared) {
+    const attention::WorkItem& item = item_;
     const uint32_t key_end = item.key_begin + item.key_count;
+    const auto after = [&](uint32_t key) { return tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut); };
+    Tile tile = after(item.key_begin);
+    if (is_shared && stream_ != 0) tile = after(tile.end);
+    Chunk chunk = chunk_of_lane(item, tile.begin);
+    pass_on(item, kv_head, is_shared);
+#ifndef NDEBUG
     uint32_t keys = 0;
-    for (uint32_t key = item.key_begin, t = 0; key < key_end; ++t) {
-      const Tile tile = tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut);
-      key = tile.end;
-      if (is_shared && t % kStreams != stream_) continue;
+#endif
+#pragma unroll 1
+    while (tile.begin < key_end) {
+      Tile next = after(tile.end);
+      if (is_shared) next = after(next.end);
+      const Chunk ahead = chunk_of_lane(item, next.begin);
       if (tile.end + keys_new_ > key_end) wait_ahead();
-      load_tile(tile, kv_head, page_ids.of((tile.begin - item.key_begin) / call_.chunk));
+      load_tile((tile.end - tile.begin - 1 >> call_.chunk_log2) + 1, kv_head, chunk);
       if (uses_ == 2) shared_.clocks.stamp(Event::kFirstCopied);
+#ifndef NDEBUG
       keys += tile.end - tile.begin;
+#endif
+      tile = next;
+      chunk = ahead;
     }
-    if (call_.kv_bytes_read != nullptr && lane_ == 0) atomicAdd(call_.kv_bytes_read, 4ull * keys * call_.head_dim);
+#ifndef NDEBUG
+    if (lane_ == 0) atomicAdd(call_.kv_bytes_read, 4ull * keys * call_.head_dim);
+#endif
+  }
+
+  // In lane l: the l-th chunk from `key` on, or the item's last one.
+  __device__ Chunk chunk_of_lane(const attention::WorkItem& item, uint32_t key) const {
+    const uint32_t chunk =
+        min((key - item.key_begin >> call_.chunk_log2) + lane_, item.key_count - 1 >> call_.chunk_log2);
+    const uint32_t page = call_.chunks_page.quotient(chunk);
+    return {ptx::load_now(&call_.page_ids[item.page_begin + page]),
+            chunk - page * call_.chunks_page.divisor << call_.chunk_log2};
   }
 
   // Keys, then values, a chunk at a time: a box of 64 columns for each panel. Columns beyond the head's are filled with zeros.
-  __device__ __forceinline__ void load_tile(Tile tile, uint32_t kv_head, PageId page_of_lane) {
-    constexpr uint32_t kPanelBytes = kPolicy.tile_keys * 128, kChunksMax = kPolicy.tile_keys / 16;
-    const uint32_t chunks = (tile.end - tile.begin + call_.chunk - 1) / call_.chunk;
+  __device__ __forceinline__ void load_tile(uint32_t chunks, uint32_t kv_head, const Chunk& chunk_of_lane) {
+    constexpr uint32_t kPanelBytes = kPolicy.tile_keys * 128;
+    const uint32_t chunk_bytes = 128u << call_.chunk_log2;
     auto& ring = shared_.stream[stream_].ring;
 #pragma unroll 1
     for (uint32_t half = 0; half < 2; ++half) {
       const CUtensorMap* const map = half == 0 ? &call_.k_map : &call_.v_map;
       const Use<kPolicy.slots> use(uses_++);
       ring.wait_empty(use);
-      uint64_t* full = &ring.full[use.place];
+      uint64_t* const full = ring.full(use);
       const bool is_elected = ptx::is_elected();
-      if (is_elected) ptx::arrive_expecting(full, chunks * call_.chunk * 128 * kPolicy.panels);
+      if (is_elected) ptx::arrive_expecting(full, chunks * chunk_bytes * kPolicy.panels);
       unsigned char* to = shared_.slots[stream_][use.place];
-      uint32_t slot = tile.begin % call_.page_size;
+#pragma unroll 1
+      for (uint32_t c = 0; c < chunks; ++c, to += chunk_bytes) {
+        const uint32_t page = __shfl_sync(~0u, chunk_of_lane.page, c), slot = __shfl_sync(~0u, chunk_of_lane.slot, c);
+        if (!is_elected) continue;
 #pragma unroll
-      for (uint32_t c = 0; c < kChunksMax; ++c) {
-        if (c >= chunks) break;
-        const uint32_t page = __shfl_sync(~0u, page_of_lane, c);
-        if (is_elected) {
-#pragma unroll
-          for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
-            ptx::copy_box(to + panel * kPanelBytes, map, {panel * 64, slot, kv_head, page, call_.layer}, full);
-          }
+        for (uint32_t panel = 0; panel < kPolicy.panels; ++panel) {
+          ptx::copy_box(to + panel * kPanelBytes, map, {panel * 64, slot, kv_head, page, call_.layer}, full);
         }
-        to += call_.chunk * 128;
-        slot += call_.chunk;
-        if (slot == call_.page_size) slot = 0;
       }
     }
   }
@@ -192,7 +195,9 @@ class Loader {
   const AttendCall& call_;
   Shared& shared_;
   uint32_t stream_, lane_;
-  uint32_t keys_new_ = 0;
+  uint32_t held_;  // index of the item
+  attention::WorkItem item_;
+  uint32_t keys_new_, items_, items_large_, reads_again_;  // of the header
   bool has_waited_ = false;
   uint32_t uses_ = 0;  // of this stream's slots
   uint32_t jobs_ = 0;  // passed on
@@ -203,7 +208,9 @@ class Loader {
 template <typename Element, AttendPolicy kPolicy>
 class QueryRows {
  public:
-  // The rows of a job, to the slab's half `first`; by `warps` warps, which deal out pieces of 16 bytes.
+  // The rows of a job, to the slab's half `first`; by `warps` warps, which deal out pieces of 16 bytes. kTogether: of floats, how
+  // many a lane has under way, each a stretch of code more.
+  template <uint32_t kTogether>
   static __device__ __forceinline__ void copy(const AttendCall& call, HopperShared<kPolicy>& shared, uint32_t stream,
                                               const Job& job, uint32_t first, uint32_t warp, uint32_t warps) {
     const uint32_t pieces = job.tokens * call.group * kPieces;
@@ -230,7 +237,7 @@ class QueryRows {
         }
       }
     } else {
-#pragma unroll 4
+#pragma unroll 1
       for (uint32_t mine = warp * kWarp + threadIdx.x % kWarp; mine < pieces; mine += warps * kWarp) {
         const uint64_t at = from(call, shared, stream, job, first, mine);
         ptx::copy_piece(shared.slabs[stream] + to(first, mine), static_cast<const Element*>(call.q) + at,
@@ -245,7 +252,6 @@ class QueryRows {
 
  private:
   static constexpr uint32_t kPieces = kPolicy.head_dim / 8;  // of a row, zeros beyond the head's columns
-  static constexpr uint32_t kTogether = 4;
 
   // Element of AttendCall::q where a piece begins. One beyond the head's columns reads the last one instead: a load under a
   // condition would make the next one wait.
@@ -274,6 +280,7 @@ class QueryLoader {
   __device__ void run() {
     wait_for_kernels_ahead();
     shared_.clocks.stamp(Event::kAheadEnded);
+    fetch_to_l2();
     uint32_t uses = 0;
     for (uint32_t n = 0;; ++n) {
       const Job& job = stream_.wait_job(n);
@@ -290,6 +297,21 @@ class QueryLoader {
   }
 
  private:
+  // Queries and what goes with their tokens, shared by the query warps of all blocks while they wait for jobs. Later they would be
+  // behind the first keys and values of all.
+  __device__ void fetch_to_l2() const {
+    const uint32_t tokens = call_.header->tokens;
+    const uint32_t element_bytes = call_.q_is_wide ? 4 : 2, row_bytes = call_.q_heads * call_.head_dim * element_bytes;
+#pragma unroll 1
+    for (uint32_t t = blockIdx.x * kStreams + stream_index_; t < tokens; t += gridDim.x * kStreams) {
+      const auto* const row = static_cast<const char*>(call_.q) + t * call_.q_stride * element_bytes;
+#pragma unroll 1
+      for (uint32_t byte = lane_ * 128; byte < row_bytes; byte += kWarp * 128) ptx::prefetch_l2(row + byte);
+      const void* const with_tokens[] = {&call_.token_order[t], &call_.token_position[t], &call_.token_empty[t]};
+      if (lane_ < 3) ptx::prefetch_l2(lane_ == 0 ? with_tokens[0] : lane_ == 1 ? with_tokens[1] : with_tokens[2]);
+    }
+  }
+
   // Tokens without any key are in no job.
   __device__ void write_blind() const {
     const uint32_t tokens = call_.header->tokens, stride = gridDim.x * kStreams;
@@ -311,7 +333,7 @@ class QueryLoader {
   __device__ void skip(uint32_t uses) {
     const Use<2> use(uses);
     stream_.queries.wait_empty(use);
-    ptx::arrive(&stream_.queries.full[use.place]);
+    ptx::arrive(stream_.queries.full(use));
   }
 
   __device__ void fill(const Job& job, const QueryPlace& place) {
@@ -322,13 +344,14 @@ class QueryLoader {
       const bool is_blind = call_.token_empty[at] != 0;
       const uint32_t position = call_.token_position[at];
       stream_.tokens[first * kHalfSlabRows + j] = {call_.token_order[at], is_blind ? ~0u : position};
-      if ((job.flags & attention::kDirect) == 0) ptx::prefetch_l2(arrived_of(call_, job, j, 0));  // will be added to
+      if ((job.flags & attention::kDirect) == 0)
+        ptx::prefetch_l2(call_.arrived + arrived_at(call_, job, j, 0));  // will be added to
     }
     __syncwarp();
     if (job.tokens * call_.group <= Rows::kRowsOfQueryWarp) {
-      Rows::copy(call_, shared_, stream_index_, job, first, 0, 1);
+      Rows::template copy<2>(call_, shared_, stream_index_, job, first, 0, 1);
     }
-    for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(&stream_.queries.full[Use<2>(place.first + h).place]);
+    for (uint32_t h = 0; h < place.halves; ++h) ptx::arrive(stream_.queries.full(Use<2>(place.first + h)));
   }
 
   const AttendCall& call_;

@@ -17,6 +17,7 @@ class RowMerger {
   __device__ RowMerger(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t thread)
       : call_(call),
         clocks_(shared.clocks),
+        tokens_(shared.stream[stream].step_tokens),
         warp_(stream * kWarps + thread / kWarp),
         lane_(thread % kWarp),
         memory_(reinterpret_cast<float*>(shared.slots[0][0]) + warp_ * kPlaces * kPlaceFloats) {}
@@ -24,13 +25,12 @@ class RowMerger {
   __device__ void run() {
     ptx::sync_named(1 + kStreams, kStreams * kWarpgroup);  // nobody reads the rings any more
     clocks_.stamp(Event::kStreamsMet);
-    const uint32_t rows = call_.header->tokens * call_.q_heads, stride = gridDim.x * kStreams * kWarps;
+    const uint32_t rows = tokens_ * call_.q_heads, stride = gridDim.x * kStreams * kWarps;
     // Neighbours go to different blocks.
     for (uint32_t first = warp_ * gridDim.x + blockIdx.x; first < rows; first += stride * kWarp) {
       const uint32_t row = first + lane_ * stride;
       mine_ = row_at(min(row, rows - 1), row < rows);
-      wait(row);
-      merge();
+      merge(row);
       clocks_.stamp(Event::kRowsWritten);
     }
   }
@@ -60,7 +60,7 @@ class RowMerger {
   };
 
   __device__ MergeRow row_at(uint32_t row, bool is_there) const {
-    const uint32_t position = row / call_.q_heads;
+    const uint32_t position = call_.q_heads_division.quotient(row);
     return {call_.token_order[position], row - position * call_.q_heads, call_.merge_indptr[position],
             is_there ? slots_of_token(call_, position) : 0};
   }
@@ -77,12 +77,13 @@ class RowMerger {
     clocks_.rows_complete(poll, mine_.count > 0);
   }
 
-  // The rows of all lanes.
-  __device__ void merge() {
+  // The rows of all lanes; row: this lane's. What the plan says of the first is read while the rows are waited for.
+  __device__ void merge(uint32_t row) {
     const uint32_t rows = __ballot_sync(~0u, mine_.count > 0);
     Walk copied{rows, 0}, added{rows, 0};
     Unit next = take(copied);
     uint32_t slot = slot_of(next);
+    wait(row);
 #pragma unroll 1
     for (uint32_t n = 0; added.left != 0; ++n) {
       copy(next, slot, memory_ + n % kPlaces * kPlaceFloats);
@@ -114,7 +115,7 @@ class RowMerger {
   __device__ void copy(const Unit& unit, uint32_t slot, float* to) const {
     constexpr uint32_t kRounds = kPolicy.head_dim / 128 + 1;
     const uint32_t q_head = __shfl_sync(~0u, mine_.q_head, unit.holder), last = call_.head_dim / 4;
-#pragma unroll 2
+#pragma unroll 1
     for (uint32_t s = 0; s < unit.count; ++s, to += kStateFloats) {
       const float* const from = partial_row(call_, __shfl_sync(~0u, slot, s), q_head);
 #pragma unroll
@@ -136,7 +137,7 @@ class RowMerger {
     if (!unit.is_last) return;
     if (!kInvariant && l_ > 0) {
       sum_.scale(__fdividef(1, l_));
-      sum_.lse2 = m_ + log2f(l_);
+      sum_.lse2 = m_ + ptx::log2(l_);
     }
     sum_.write_out(call_, __shfl_sync(~0u, mine_.token, unit.holder), __shfl_sync(~0u, mine_.q_head, unit.holder),
                    lane_);
@@ -189,6 +190,7 @@ class RowMerger {
 
   const AttendCall& call_;
   BlockClocks& clocks_;
+  uint32_t tokens_;       // of the step
   uint32_t warp_, lane_;  // warp of the block's attending ones
   float* memory_;         // [kPlaces][kStates][kStateFloats], of this warp
   MergeRow mine_;         // the lane's row

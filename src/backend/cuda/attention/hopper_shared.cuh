@@ -31,7 +31,7 @@ __device__ __forceinline__ uint32_t uniform(uint32_t value) {
 }
 
 // One slab of an item for one KV head.
-struct Job {
+struct alignas(16) Job {
   uint32_t token_begin, tokens;  // plan positions
   uint32_t key_begin, key_count;
   uint32_t slot;         // of the first token's first partial
@@ -42,9 +42,9 @@ struct Job {
 };
 inline constexpr uint32_t kNoTokens = 0;  // Job::tokens: there are no more jobs
 
-// The count of slots written of a job's token and query head, both counted inside the job.
-__device__ __forceinline__ uint32_t* arrived_of(const AttendCall& call, const Job& job, uint32_t token, uint32_t head) {
-  return call.arrived + uint64_t{job.token_begin + token} * call.q_heads + job.kv_head * call.group + head;
+// In AttendCall::arrived: a job's token and query head, both counted inside the job.
+__device__ __forceinline__ uint32_t arrived_at(const AttendCall& call, const Job& job, uint32_t token, uint32_t head) {
+  return (job.token_begin + token) * call.q_heads + job.kv_head * call.group + head;
 }
 
 template <uint32_t kPlaces>
@@ -54,18 +54,18 @@ struct Use {  // the n-th use of a ring of places
 };
 
 template <uint32_t kPlaces>
-struct Barriers {
-  uint64_t full[kPlaces];
-  uint64_t empty[kPlaces];
-
+class Barriers {
+ public:
   __device__ void init(uint32_t fillers, uint32_t readers) {
-    for (uint32_t i = 0; i < kPlaces; ++i) {
-      ptx::init_barrier(&full[i], fillers);
-      ptx::init_barrier(&empty[i], readers);
-    }
+    for (uint32_t i = 0; i < 2 * kPlaces; ++i) ptx::init_barrier(&barriers_[i], i < kPlaces ? fillers : readers);
   }
-  __device__ void wait_full(Use<kPlaces> use) { ptx::wait(&full[use.place], use.phase); }
-  __device__ void wait_empty(Use<kPlaces> use) { ptx::wait(&empty[use.place], use.phase ^ 1); }
+  __device__ uint64_t* full(Use<kPlaces> use) { return &barriers_[use.place]; }
+  __device__ uint64_t* empty(Use<kPlaces> use) { return &barriers_[kPlaces + use.place]; }
+  __device__ void wait_full(Use<kPlaces> use) { ptx::wait(full(use), use.phase); }
+  __device__ void wait_empty(Use<kPlaces> use) { ptx::wait(empty(use), use.phase ^ 1); }
+
+ private:
+  uint64_t barriers_[2 * kPlaces];  // full, then empty
 };
 
 inline constexpr uint32_t kJobs = 4;  // passed on ahead
@@ -82,7 +82,8 @@ struct HopperStream {
   Barriers<2> queries;  // halves of the slab
   Barriers<kJobs> jobs;
   Job job[kJobs];
-  SlabToken tokens[kSlabRows];  // of a job from the slab's second half: from kHalfSlabRows on
+  SlabToken tokens[kSlabRows];          // of a job from the slab's second half: from kHalfSlabRows on
+  uint32_t step_tokens, step_partials;  // of the header; there with the job that says that there are no more
 
   // The n-th job, in the order of the loader. It stays until each reader (a warp) has given it back.
   __device__ const Job& wait_job(uint32_t n) {
@@ -92,7 +93,7 @@ struct HopperStream {
   }
   __device__ void give_job_back(uint32_t n, uint32_t lane) {
     __syncwarp();
-    if (lane == 0) ptx::arrive(&jobs.empty[Use<kJobs>(n).place]);
+    if (lane == 0) ptx::arrive(jobs.empty(Use<kJobs>(n)));
   }
 };
 
@@ -154,7 +155,7 @@ class SlotReader {
 
  private:
   __device__ void give_back(SlotUse at, uint32_t arrivals) const {
-    ptx::arrive(&shared_.stream[at.ring].ring.empty[Use<kPolicy.slots>(at.use).place], arrivals);
+    ptx::arrive(shared_.stream[at.ring].ring.empty(Use<kPolicy.slots>(at.use)), arrivals);
   }
 
   HopperShared<kPolicy>& shared_;

@@ -53,18 +53,38 @@ constexpr uint32_t slab_tokens(uint32_t group) {
   return group == 0 || group > kSlabRows ? 0 : kSlabRows / group;
 }
 
-// The n-th job of `items` items: which of them, and for which KV head. `together`: so many items for one KV head, then for the
-// next. Memory serves best who reads all heads of a page at the same time; but where items that follow each other read the
-// same pages, the cache serves best who reads a page for many.
+// Division by a number that the host knows, in two instructions: cold code costs a kernel more than it computes. Exact where
+// n * divisor < 2^31.
+struct Division {
+  uint32_t divisor, inverse;  // 2^31 / divisor, rounded up
+
+  HEADWATER_ON_DEVICE constexpr uint32_t quotient(uint32_t n) const {
+    return static_cast<uint32_t>(uint64_t{2 * n} * inverse >> 32);
+  }
+};
+constexpr Division division_by(uint32_t divisor) {
+  return {divisor, ((1u << 31) - 1) / divisor + 1};
+}
+
+// The n-th job of `items` items: which of them, and for which KV head. 2^together_log2 (up to 32) items for one KV head, then
+// for the next. Memory serves best who reads all heads of a page at the same time; but where items that follow each other read
+// the same pages, the cache serves best who reads a page for many.
 struct JobPlace {
   uint32_t item, kv_head;
 };
-HEADWATER_ON_DEVICE constexpr JobPlace place_of_job(uint32_t job, uint32_t items, uint32_t kv_heads,
-                                                    uint32_t together) {
-  if (together == 1) return {job / kv_heads, job % kv_heads};
-  const uint32_t begin = job / (together * kv_heads) * together;
-  const uint32_t count = items - begin < together ? items - begin : together, at = job - begin * kv_heads;
-  return {begin + at % count, at / count};
+HEADWATER_ON_DEVICE constexpr JobPlace place_of_job(uint32_t job, uint32_t items, const Division& kv_heads,
+                                                    uint32_t together_log2) {
+  const uint32_t together = 1u << together_log2;
+  const uint32_t begin = kv_heads.quotient(job >> together_log2) << together_log2;
+  const uint32_t count = items - begin < together ? items - begin : together, at = job - begin * kv_heads.divisor;
+  // In floats, which are far from wrong: at < 2^5 * 2^8.
+  const float middle = static_cast<float>(at) + 0.5f;
+#ifdef __CUDA_ARCH__
+  const auto kv_head = static_cast<uint32_t>(__fdividef(middle, static_cast<float>(count)));
+#else
+  const auto kv_head = static_cast<uint32_t>(middle / static_cast<float>(count));
+#endif
+  return {begin + at - kv_head * count, kv_head};
 }
 
 // Of a partial: the columns of a row, then its lse2, in steps of 16 bytes.

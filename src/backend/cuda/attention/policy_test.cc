@@ -75,13 +75,23 @@ TEST(InverseOfGroup, DividesEveryRowOfASlabExactly) {
   }
 }
 
+TEST(Division, IsExactUpToItsBound) {
+  for (const uint32_t divisor : {1u, 2u, 3u, 5u, 7u, 8u, 12u, 31u, 32u, 96u, 127u, 128u, 255u, 256u}) {
+    const uint32_t last = (1u << 31) / divisor - 1;
+    for (uint32_t n = 0; n < 4096; ++n) {
+      ASSERT_EQ(division_by(divisor).quotient(n), n / divisor) << n << " by " << divisor;
+      ASSERT_EQ(division_by(divisor).quotient(last - n), (last - n) / divisor) << last - n << " by " << divisor;
+    }
+  }
+}
+
 TEST(PlaceOfJob, EveryItemMeetsEveryKvHeadOnce) {
-  for (const uint32_t together : {1u, 4u, 32u}) {
+  for (const uint32_t together : {0u, 2u, 5u}) {
     for (uint32_t items = 1; items <= 100; ++items) {
-      for (uint32_t kv_heads = 1; kv_heads <= 9; kv_heads += 4) {
+      for (const uint32_t kv_heads : {1u, 5u, 9u, 256u}) {
         std::vector<uint32_t> seen(items * kv_heads);
         for (uint32_t job = 0; job < items * kv_heads; ++job) {
-          const JobPlace at = place_of_job(job, items, kv_heads, together);
+          const JobPlace at = place_of_job(job, items, division_by(kv_heads), together);
           ASSERT_LT(at.item, items);
           ASSERT_LT(at.kv_head, kv_heads);
           ++seen[at.item * kv_heads + at.kv_head];
@@ -94,11 +104,11 @@ TEST(PlaceOfJob, EveryItemMeetsEveryKvHeadOnce) {
 
 TEST(PlaceOfJob, NeighboursReadTheSameHeadOfItemsThatFollowEachOther) {
   for (uint32_t job = 0; job < 32; ++job) {
-    EXPECT_EQ(place_of_job(job, 40, 8, 32).item, job);
-    EXPECT_EQ(place_of_job(job, 40, 8, 32).kv_head, 0u);
+    EXPECT_EQ(place_of_job(job, 40, division_by(8), 5).item, job);
+    EXPECT_EQ(place_of_job(job, 40, division_by(8), 5).kv_head, 0u);
   }
-  EXPECT_EQ(place_of_job(32, 40, 8, 32).kv_head, 1u);
-  EXPECT_EQ(place_of_job(32 * 8, 40, 8, 32).item, 32u);  // the rest of eight items
+  EXPECT_EQ(place_of_job(32, 40, division_by(8), 5).kv_head, 1u);
+  EXPECT_EQ(place_of_job(32 * 8, 40, division_by(8), 5).item, 32u);  // the rest of eight items
 }
 
 TEST(ChunkKeys, TheLargestPowerOfTwoThatDividesPageAndTile) {

@@ -144,6 +144,30 @@ __device__ __forceinline__ uint32_t load_in_order(const uint32_t* from) {
   return value;
 }
 
+// By one lane: the compiler makes a sum over all lanes of what it does not know to be one's.
+__device__ __forceinline__ uint32_t fetch_and_add(uint32_t* at, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
+// Here and now, not where the compiler finds a use for it.
+__device__ __forceinline__ uint32_t load_now(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
+  return value;
+}
+
+// In one piece, which the compiler does not always see to.
+__device__ __forceinline__ void store(float4* to, const float4& values) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values.x), "f"(values.y), "f"(values.z),
+               "f"(values.w)
+               : "memory");
+}
+__device__ __forceinline__ void store(uint2* to, const uint2& values) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(values.x), "r"(values.y) : "memory");
+}
+
 __device__ __forceinline__ void prefetch_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
@@ -165,6 +189,12 @@ __device__ __forceinline__ void take_registers() {
 __device__ __forceinline__ float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float log2(float x) {  // to 2^-21 between 0.5 and 2, elsewhere to 2 units in the last place
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

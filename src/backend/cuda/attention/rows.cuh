@@ -3,6 +3,7 @@
 
 #include "backend/cuda/attention/elements.cuh"
 #include "backend/cuda/attention/policy.h"
+#include "backend/cuda/attention/ptx.cuh"
 #include "backend/cuda/attention/state.cuh"
 
 namespace headwater::backend::cuda {
@@ -54,10 +55,10 @@ struct SpreadRow {
     for (uint32_t i = 0; i < kQuads; ++i) {
       if (column(i, lane) >= call.head_dim) continue;
       if (call.out_is_wide) {
-        *reinterpret_cast<float4*>(static_cast<float*>(call.out) + offset + column(i, lane)) = v[i];
+        ptx::store(reinterpret_cast<float4*>(static_cast<float*>(call.out) + offset + column(i, lane)), v[i]);
       } else {
-        *reinterpret_cast<uint2*>(static_cast<Element*>(call.out) + offset + column(i, lane)) =
-            make_uint2(pack<Element>(v[i].x, v[i].y), pack<Element>(v[i].z, v[i].w));
+        ptx::store(reinterpret_cast<uint2*>(static_cast<Element*>(call.out) + offset + column(i, lane)),
+                   make_uint2(pack<Element>(v[i].x, v[i].y), pack<Element>(v[i].z, v[i].w)));
       }
     }
     if (lane % kLanes == 0) store_lse2(call, token, q_head, lse2);
@@ -66,7 +67,7 @@ struct SpreadRow {
     float* const to = partial_row(call, slot, q_head);
 #pragma unroll
     for (uint32_t i = 0; i < kQuads; ++i) {
-      if (column(i, lane) < call.head_dim) *reinterpret_cast<float4*>(to + column(i, lane)) = v[i];
+      if (column(i, lane) < call.head_dim) ptx::store(reinterpret_cast<float4*>(to + column(i, lane)), v[i]);
     }
     if (lane % kLanes == 0) to[call.head_dim] = lse2;
   }

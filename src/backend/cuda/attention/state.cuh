@@ -21,9 +21,9 @@ __device__ __forceinline__ Shares shares_of(float a, float b) {
   if (is_empty(b)) return {1.0f, 0.0f, is_empty(a) ? -INFINITY : a};
   if (is_empty(a)) return {0.0f, 1.0f, b};
   const float m = fmaxf(a, b);
-  const float wa = exp2f(a - m), wb = exp2f(b - m);
+  const float wa = ptx::exp2(a - m), wb = ptx::exp2(b - m);
   const float l = __fadd_rn(wa, wb);
-  return {__fdividef(wa, l), __fdividef(wb, l), m + log2f(l)};
+  return {__fdividef(wa, l), __fdividef(wb, l), m + ptx::log2(l)};
 }
 __device__ __forceinline__ float merged(const Shares& shares, float a, float b) {
   return __fmaf_rn(shares.second, b, __fmul_rn(shares.first, a));

@@ -56,7 +56,8 @@ class ShapeBench {
     for (uint64_t copies = std::clamp<uint64_t>(kBytesMin / bytes + 1, 2, 24); copies > 0; --copies) {
       auto& weights = bench.weights_.emplace_back();
       for (const uint32_t n : shape.rows) {
-        HEADWATER_ASSIGN_OR_RETURN(auto weight, bench.products_.prepare({data.data(), dtype, n, shape.columns}, stream));
+        HEADWATER_ASSIGN_OR_RETURN(auto weight,
+                                   bench.products_.prepare({data.data(), dtype, n, shape.columns}, stream));
         weights.push_back(std::move(weight));
       }
     }
@@ -106,10 +107,12 @@ class ShapeBench {
     uint32_t at = 0;
     for (const auto& weight : weights_[copy]) {
       const auto n = static_cast<uint32_t>(weight->rows());
-      calls.push_back({weight.get(), {reinterpret_cast<float*>(out_.as<uint16_t>() + at), tokens, n, rows, DType::kBF16}});
+      calls.push_back(
+          {weight.get(), {reinterpret_cast<float*>(out_.as<uint16_t>() + at), tokens, n, rows, DType::kBF16}});
       at += n;
     }
-    return products_.run({{x_.as<float>(), tokens, shape_.columns, shape_.columns, DType::kBF16}, calls}, stream_.get());
+    return products_.run({{x_.as<float>(), tokens, shape_.columns, shape_.columns, DType::kBF16}, calls},
+                         stream_.get());
   }
 
   const Shape& shape_;
