@@ -22,6 +22,7 @@ StepBlock::Offsets StepBlock::offsets_of(const StepLimits& limits) {
   const auto take_plan = [&] {
     return PlanOffsets{.header = take(1, sizeof(StepHeader)),
                        .items = take(plan.items_max(), sizeof(attention::WorkItem)),
+                       .first_pages = take(uint64_t{plan.items_max()} * kFirstPages, sizeof(PageId)),
                        .token_order = take(tokens, sizeof(uint32_t)),
                        .token_position = take(tokens, sizeof(uint32_t)),
                        .merge_indptr = take(tokens + 1, sizeof(uint32_t)),
@@ -104,6 +105,7 @@ void StepBlock::set_plan(const attention::Plan& plan, uint32_t index) {
   attention::Plan& own = plans_[index];
   own = plan;
   own.items = copy(plan.items, offsets.items, limits.items_max());
+  if (device_copy_ != nullptr) set_first_pages(plan.items, offsets.first_pages);
   own.token_order = copy(plan.token_order, offsets.token_order, limits_.tokens_max);
   own.token_position = copy(plan.token_position, offsets.token_position, limits_.tokens_max);
   own.merge_indptr = copy(plan.merge_indptr, offsets.merge_indptr, uint64_t{limits_.tokens_max} + 1);
@@ -115,6 +117,14 @@ void StepBlock::set_plan(const attention::Plan& plan, uint32_t index) {
   of_plan.reads_again = plan.outcome.bytes_read > plan.outcome.bytes_unique + plan.outcome.bytes_unique / 4;
   of_plan.partials = plan.partials;
   of_plan.keys_new = plan.keys_new;
+}
+
+void StepBlock::set_first_pages(std::span<const attention::WorkItem> items, uint64_t offset) const {
+  PageId* to = at<PageId>(offset, items.size() * kFirstPages).data();
+  for (const attention::WorkItem& item : items) {
+    const uint32_t last = item.page_begin + (item.key_count - 1) / limits_.page_size;
+    for (uint32_t i = 0; i < kFirstPages; ++i) *to++ = page_ids_[std::min(item.page_begin + i, last)];
+  }
 }
 
 DeviceBatch StepBlock::host_batch() const {
@@ -140,6 +150,7 @@ DeviceBatch StepBlock::batch_at(const std::byte* base) const {
     DevicePlan& plan = batch.plans[i];
     plan = {own, reinterpret_cast<const StepHeader*>(base + offsets.header), limits_.plan_limits().items_max()};
     plan.items = view(own.items, offsets.items);
+    plan.first_pages = {reinterpret_cast<const PageId*>(base + offsets.first_pages), own.items.size() * kFirstPages};
     plan.token_order = view(own.token_order, offsets.token_order);
     plan.token_position = view(own.token_position, offsets.token_position);
     plan.merge_indptr = view(own.merge_indptr, offsets.merge_indptr);

@@ -43,6 +43,9 @@ struct StepLimits {
 struct DevicePlan : attention::Plan {
   const StepHeader* header = nullptr;
   uint32_t items_max = 0;  // room of items: what a later step may hold there
+  // [items][kFirstPages]: of each item's first pages the ids, the last again where it has fewer. On devices only, where one
+  // load less in a row counts.
+  std::span<const PageId> first_pages;
 };
 
 // The step as every operation sees it. All spans may point to device memory; sizes are host values.
@@ -104,7 +107,7 @@ class StepBlock {
 
  private:
   struct PlanOffsets {
-    uint64_t header, items, token_order, token_position, merge_indptr, merge_slots, token_empty;
+    uint64_t header, items, first_pages, token_order, token_position, merge_indptr, merge_slots, token_empty;
   };
   struct Offsets {  // in bytes, fixed by the limits
     uint64_t token_ids, positions, append_pages, append_slots, logits_tokens, page_indptr, kv_len, q_indptr, versions;
@@ -118,6 +121,7 @@ class StepBlock {
   }
   template <typename T>
   std::span<const T> copy(std::span<const T> from, uint64_t offset, uint64_t count_max) const;
+  void set_first_pages(std::span<const attention::WorkItem> items, uint64_t offset) const;
   StepHeader& header(uint32_t plan) const {
     return *reinterpret_cast<StepHeader*>(memory_.data() + offsets_.plans[plan].header);
   }

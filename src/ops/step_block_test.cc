@@ -167,6 +167,22 @@ TEST(StepBlock, ACopyElsewhereIsViewedAtTheSameOffsets) {
   EXPECT_EQ(batch.plans[0].header->items, 1u);
 }
 
+TEST(StepBlock, ForADeviceTheFirstPagesOfEachItemStandBesideIt) {
+  struct Copy : DeviceCopy {
+    std::byte* data() const override { return nullptr; }
+  };
+  StepBlock block =
+      StepBlock::create(kLimits, *Buffer::create(StepBlock::bytes_max(kLimits)), std::make_shared<Copy>());
+  block.layout(2, 2, 1, 16);
+  for (uint32_t i = 0; i < 16; ++i) block.page_ids()[i] = 100 + i;
+  SmallPlan plan;
+  plan.items = {{0, 1, 3, 0, 33, 0, attention::kFold}, {1, 1, 4, 0, 12 * 16, 1, attention::kFold}};
+  block.set_plan(plan.view());
+  const std::vector<PageId> expected{103, 104, 105, 105, 105, 105, 105, 105, 104, 105, 106, 107, 108, 109, 110, 111};
+  const std::span<const PageId> found = block.host_batch().plans[0].first_pages;
+  EXPECT_EQ(std::vector<PageId>(found.begin(), found.end()), expected);
+}
+
 TEST(StepBlock, APendingTokenSaysItsRowAndIsNoTokensId) {
   for (const uint32_t row : {0u, 1u, 63u, 1023u, 1u << 20}) {
     EXPECT_LT(pending_token(row), 0);

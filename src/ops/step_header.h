@@ -5,6 +5,9 @@
 
 namespace headwater::ops {
 
+// Pages of an item whose ids stand beside it: those of 128 keys, however small pages are.
+inline constexpr uint32_t kFirstPages = 8;
+
 // The sizes of a step as the device reads them.
 struct StepHeader {
   uint32_t tokens;

@@ -40,6 +40,7 @@ AttendCall Attention::call_of(const Step& step) const {
   call.header = plan.header;
   call.items = plan.items.data();
   call.items_max = plan.items_max;
+  call.first_pages = plan.first_pages.data();
   call.token_order = plan.token_order.data();
   call.token_position = plan.token_position.data();
   call.merge_indptr = plan.merge_indptr.data();

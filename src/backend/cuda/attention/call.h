@@ -34,7 +34,8 @@ struct AttendCall {
   // The step block on the device.
   const ops::StepHeader* header;
   const attention::WorkItem* items;
-  uint32_t items_max;  // room for them
+  uint32_t items_max;         // room for them
+  const PageId* first_pages;  // [items][ops::kFirstPages]
   const uint32_t* token_order;
   const uint32_t* token_position;
   const uint32_t* merge_indptr;

@@ -24,6 +24,7 @@ class Loader {
         lane_(lane),
         held_(min(call.kv_heads_division.quotient(stream * gridDim.x + blockIdx.x), call.items_max - 1)),
         item_(item_at(held_)),
+        first_page_(first_page_of_lane(held_)),
         keys_new_(ptx::load_now(&call.header->keys_new)),
         items_(ptx::load_now(&call.header->items)),
         items_large_(ptx::load_now(&call.header->items_large)),
@@ -46,7 +47,10 @@ class Loader {
       JobPlace at = place_of_job(is_shared ? job_large : job, is_shared ? items_large : items_small,
                                  call_.kv_heads_division, is_shared ? 0 : together_log2);
       if (!is_shared) at.item += items_large;
-      if (held_ != at.item) item_ = item_at(held_ = at.item);
+      if (held_ != at.item) {
+        item_ = item_at(held_ = at.item);
+        first_page_ = first_page_of_lane(held_);
+      }
       // The next one of the queue is taken beside the loads; behind a large job, once other kernels have ended. To take late what
       // all take at the same time costs more.
       uint32_t next = job;
@@ -76,6 +80,7 @@ class Loader {
 
  private:
   static constexpr uint32_t kItemsTogetherLog2 = 5;
+  static_assert(kPolicy.tile_keys <= ops::kFirstPages * 16, "the first tile's pages stand beside the item");
 
   // Where a chunk lies.
   struct Chunk {
@@ -132,8 +137,11 @@ class Loader {
     const uint32_t key_end = item.key_begin + item.key_count;
     const auto after = [&](uint32_t key) { return tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut); };
     Tile tile = after(item.key_begin);
-    if (is_shared && stream_ != 0) tile = after(tile.end);
-    Chunk chunk = chunk_of_lane(item, tile.begin);
+    Chunk chunk{first_page_, lane_ - page_of(lane_) * call_.chunks_page.divisor << call_.chunk_log2};
+    if (is_shared && stream_ != 0) {
+      tile = after(tile.end);
+      chunk = chunk_of_lane(item, tile.begin);
+    }
     pass_on(item, kv_head, is_shared);
 #ifndef NDEBUG
     uint32_t keys = 0;
@@ -157,11 +165,21 @@ class Loader {
 #endif
   }
 
+  // Of a chunk, both counted from an item's first.
+  __device__ uint32_t page_of(uint32_t chunk) const {
+    return call_.chunks_page.quotient(chunk);
+  }
+
+  // In lane l: the page of the item's l-th chunk, if that is in the first tile.
+  __device__ PageId first_page_of_lane(uint32_t index) const {
+    return ptx::load_now(&call_.first_pages[index * ops::kFirstPages + min(page_of(lane_), ops::kFirstPages - 1)]);
+  }
+
   // In lane l: the l-th chunk from `key` on, or the item's last one.
   __device__ Chunk chunk_of_lane(const attention::WorkItem& item, uint32_t key) const {
     const uint32_t chunk =
         min((key - item.key_begin >> call_.chunk_log2) + lane_, item.key_count - 1 >> call_.chunk_log2);
-    const uint32_t page = call_.chunks_page.quotient(chunk);
+    const uint32_t page = page_of(chunk);
     return {ptx::load_now(&call_.page_ids[item.page_begin + page]),
             chunk - page * call_.chunks_page.divisor << call_.chunk_log2};
   }
@@ -197,6 +215,7 @@ class Loader {
   uint32_t stream_, lane_;
   uint32_t held_;  // index of the item
   attention::WorkItem item_;
+  PageId first_page_;
   uint32_t keys_new_, items_, items_large_, reads_again_;  // of the header
   bool has_waited_ = false;
   uint32_t uses_ = 0;  // of this stream's slots

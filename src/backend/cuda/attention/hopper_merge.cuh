@@ -85,15 +85,24 @@ class RowMerger {
     uint32_t slot = slot_of(next);
     wait(row);
 #pragma unroll 1
-    for (uint32_t n = 0; added.left != 0; ++n) {
-      copy(next, slot, memory_ + n % kPlaces * kPlaceFloats);
-      next = take(copied);
-      slot = slot_of(next);  // on its way beside the states of these
-      if (n + 1 < kPlaces) continue;
-      ptx::wait_pieces_but<kPlaces - 1>();
+    for (uint32_t ahead = 0, n = 0; added.left != 0;) {
+      const bool is_more = next.count > 0;
+      if (is_more && ahead < kPlaces) {
+        copy(next, slot, memory_ + (n + ahead) % kPlaces * kPlaceFloats);
+        ++ahead;
+        next = take(copied);
+        slot = slot_of(next);  // on its way beside the states of these
+        continue;
+      }
+      if (is_more) {
+        ptx::wait_pieces_but<kPlaces - 1>();
+      } else {
+        ptx::wait_pieces();
+      }
       __syncwarp();
-      add(take(added), memory_ + (n + 1) % kPlaces * kPlaceFloats);
+      add(take(added), memory_ + n % kPlaces * kPlaceFloats);
       __syncwarp();  // before others are copied there
+      ++n, --ahead;
     }
   }
 
@@ -106,23 +115,26 @@ class RowMerger {
     return unit;
   }
 
-  // In lane l: of state l of the unit.
+  // Four lanes copy a state.
+  static constexpr uint32_t kLanesState = kWarp / kStates;
+
+  // Of the state that this lane copies of the unit.
   __device__ uint32_t slot_of(const Unit& unit) const {
     const uint32_t begin = __shfl_sync(~0u, mine_.begin, unit.holder) + unit.begin;
-    return unit.count == 0 ? 0 : call_.merge_slots[begin + min(lane_, unit.count - 1)];
+    return unit.count == 0 ? 0 : call_.merge_slots[begin + min(lane_ / kLanesState, unit.count - 1)];
   }
 
   __device__ void copy(const Unit& unit, uint32_t slot, float* to) const {
-    constexpr uint32_t kRounds = kPolicy.head_dim / 128 + 1;
-    const uint32_t q_head = __shfl_sync(~0u, mine_.q_head, unit.holder), last = call_.head_dim / 4;
-#pragma unroll 1
-    for (uint32_t s = 0; s < unit.count; ++s, to += kStateFloats) {
-      const float* const from = partial_row(call_, __shfl_sync(~0u, slot, s), q_head);
+    const uint32_t q_head = __shfl_sync(~0u, mine_.q_head, unit.holder);
+    if (lane_ / kLanesState < unit.count) {
+      const uint32_t column = lane_ % kLanesState * 4;
+      const float* const from = partial_row(call_, slot, q_head) + column;
+      float* const state = to + lane_ / kLanesState * kStateFloats + column;
 #pragma unroll
-      for (uint32_t i = 0; i < kRounds; ++i) {
-        const uint32_t piece = i * kWarp + lane_;
-        if (piece <= last) ptx::copy_piece(to + (piece == last ? kPolicy.head_dim : 4 * piece), from + 4 * piece, true);
+      for (uint32_t i = 0; i < kPolicy.head_dim; i += kLanesState * 4) {
+        if (i + column < call_.head_dim) ptx::copy_piece(state + i, from + i, true);
       }
+      if (column == 0) ptx::copy_piece(state + kPolicy.head_dim, from + call_.head_dim, true);
     }
     ptx::end_pieces();
   }
