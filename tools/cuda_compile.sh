@@ -10,4 +10,7 @@ for source in src/backend/cuda/{,*/}*.cc; do
   g++ -std=c++20 -fsyntax-only -DFMT_SHARED -Isrc -isystem "${CUDA_HOME:-/usr/local/cuda}/include" "$source"
 done
 ninja -C build/cuda -j "$(nproc)" headwater_cuda headwater_attention_c bench_products test_cuda_policy test_cuda_unit
+if ninja -C build/cuda -t query headwater_device_trace > /dev/null 2>&1; then # where CUPTI is
+  ninja -C build/cuda headwater_device_trace
+fi
 ctest --test-dir build/cuda --output-on-failure -R '^cuda'
