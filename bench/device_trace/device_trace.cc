@@ -1,5 +1,5 @@
-// What ran on the device and when, as CUPTI saw it. An instrument and no part of the engine: the CUDA driver loads
-// this library into a program when CUDA_INJECTION64_PATH names it, and calls InitializeInjection().
+// What ran on the device and when, as CUPTI saw it. An instrument of tools/device_idle.py and no part of the engine: the
+// CUDA driver loads this library into a program when CUDA_INJECTION64_PATH names it, and calls InitializeInjection().
 //
 //   HEADWATER_DEVICE_TRACE=FILE          where to; without it nothing is recorded
 //   HEADWATER_DEVICE_TRACE_KIND=graphs   a launch of a graph is one record (the default); little overhead
