@@ -20,23 +20,22 @@ struct Costs {
   double merge_state;     // of the rows that have the most
 };
 constexpr double kKeyFirst = 15.8;  // 4.28 TB/s over 132
-constexpr double kPartial = 1;      // 512 bytes written and read again, beyond what each item and merged state costs
-constexpr double kMerge = 1750;     // from the last partial to the output
+constexpr double kPartial = 32;     // 512 bytes written and read again
+constexpr double kMerge = 2500;     // from the last partial to the output
 
 // The values with which the planner chooses best among the plans that were timed, in the cells of
-// bench/baselines/flashinfer_grid.json and 40 more of short prefixes: sharing off and always, runs in up to 64 pieces and tails
-// in up to 6. They foretell those times to 17%.
-constexpr Costs kAdaptive{.step = 3900,
-                          .item = 620,
-                          .unsettled = 535,
-                          .key_repeat = 5.75,
-                          .key_alone = 6.3,
-                          .key_at_least = 3.3,
+// bench/baselines/flashinfer_grid.json: sharing off and always, pieces of 19 sizes.
+constexpr Costs kAdaptive{.step = 4000,
+                          .item = 800,
+                          .unsettled = 930,
+                          .key_repeat = 6.7,
+                          .key_alone = 6.75,
+                          .key_at_least = 5.3,
                           .rows_tile = 8,
-                          .tile = 1.27,
-                          .row = 120,
-                          .row_cheap = 45,
-                          .merge_state = 460};
+                          .tile = 1.07,
+                          .row = 135,
+                          .row_cheap = 20,
+                          .merge_state = 425};
 // Every job takes the way of many rows, whose products have 64, and writes a state for every cut.
 constexpr Costs kInvariant{.step = 7000,
                            .item = 2000,

@@ -189,9 +189,10 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
     ptx::fence_barrier_init();
   }
   shared.clocks.begins(call, began);
+  Loader<kPolicy, kInvariant> loader(call, shared, warp, lane);
+  if (warp < kStreams) loader.ask();  // on its way beside the barrier
+  __syncthreads();
   if (warp < kWarps) {
-    Loader<kPolicy, kInvariant> loader(call, shared, warp % kStreams, lane);
-    __syncthreads();
     ptx::give_registers<40>();
     if (warp < kStreams) {
       loader.run();
@@ -199,7 +200,6 @@ __global__ void __launch_bounds__(kBlockThreads, 1) attend_hopper(const __grid_c
       QueryLoader<Element, kPolicy>(call, shared, warp - kStreams, lane).run();
     }
   } else {
-    __syncthreads();
     ptx::take_registers<232>();
     AttendingWarpgroup<Element, kPolicy, kInvariant>(call, shared, warp / kWarps - 1, threadIdx.x % kWarpgroup).run();
   }

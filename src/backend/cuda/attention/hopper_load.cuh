@@ -16,19 +16,17 @@ class Loader {
  public:
   using Shared = HopperShared<kPolicy>;
 
-  // Asks for the header and, along with it, for a small step's first job, if that is what it turns out to be.
   __device__ Loader(const AttendCall& call, Shared& shared, uint32_t stream, uint32_t lane)
-      : call_(call),
-        shared_(shared),
-        stream_(stream),
-        lane_(lane),
-        held_(min(call.kv_heads_division.quotient(stream * gridDim.x + blockIdx.x), call.items_max - 1)),
-        item_(item_at(held_)),
-        first_page_(first_page_of_lane(held_)),
-        keys_new_(ptx::load_now(&call.header->keys_new)),
-        items_(ptx::load_now(&call.header->items)),
-        items_large_(ptx::load_now(&call.header->items_large)),
-        reads_again_(ptx::load_now(&call.header->reads_again)) {}
+      : call_(call), shared_(shared), stream_(stream), lane_(lane) {}
+
+  // Asks for the header and, along with it, for a small step's first job, if that is what it turns out to be.
+  __device__ void ask() {
+    take_item(min(call_.kv_heads_division.quotient(stream_ * gridDim.x + blockIdx.x), call_.items_max - 1));
+    keys_new_ = ptx::load_now(&call_.header->keys_new);
+    items_ = ptx::load_now(&call_.header->items);
+    items_large_ = ptx::load_now(&call_.header->items_large);
+    reads_again_ = ptx::load_now(&call_.header->reads_again);
+  }
 
   // Jobs of both streams first, dealt out evenly; then this stream's own, each taken when the one before is on its way.
   __device__ void run() {
@@ -47,10 +45,7 @@ class Loader {
       JobPlace at = place_of_job(is_shared ? job_large : job, is_shared ? items_large : items_small,
                                  call_.kv_heads_division, is_shared ? 0 : together_log2);
       if (!is_shared) at.item += items_large;
-      if (held_ != at.item) {
-        item_ = item_at(held_ = at.item);
-        first_page_ = first_page_of_lane(held_);
-      }
+      if (held_ != at.item) take_item(at.item);
       // The next one of the queue is taken beside the loads; behind a large job, once other kernels have ended. To take late what
       // all take at the same time costs more.
       uint32_t next = job;
@@ -60,17 +55,22 @@ class Loader {
         if (small > first) wait_ahead();
         next = take(first, small);
       }
-      load(at.kv_head, is_shared);
-      shared_.clocks.stamp(Event::kJobCopied);
+      // A plan of ours has one slab here; others' small items may have more.
+      for (uint32_t slab = is_shared ? stream_ : 0;; ++slab) {
+        load(at.kv_head, slab, is_shared);
+        shared_.clocks.stamp(Event::kJobCopied);
+        if (is_shared || (slab + 1) * call_.tokens_slab >= item_.token_count) break;
+      }
       wait_ahead();
       if (is_shared && is_first) next = take(first, small);
       job = __shfl_sync(~0u, next, 0);
     }
     shared_.clocks.stamp(Event::kQueueEmpty);
-    shared_.stream[stream_].step_tokens = call_.header->tokens;
-    shared_.stream[stream_].step_partials = call_.header->partials;
-    __syncwarp();
-    pass_on({}, 0, false);
+    if (lane_ == 0) {  // who says that there are no more jobs
+      shared_.stream[stream_].step_tokens = call_.header->tokens;
+      shared_.stream[stream_].step_partials = call_.header->partials;
+    }
+    pass_on({}, 0, 0, false);
     wait_ahead();
     if (small > first && lane_ == 0 && ptx::fetch_and_add(&call_.queue[1], 1) == kStreams * gridDim.x - 1) {
       call_.queue[0] = 0;
@@ -88,14 +88,16 @@ class Loader {
     uint32_t slot;
   };
 
-  __device__ attention::WorkItem item_at(uint32_t index) const {
-    attention::WorkItem item;
-    constexpr uint32_t kWords = sizeof item / 4;
+  // And, in lane l, the page of its l-th chunk, if that is in the first tile.
+  __device__ void take_item(uint32_t index) {
+    constexpr uint32_t kWords = sizeof item_ / 4;
     const auto* const from = reinterpret_cast<const uint32_t*>(call_.items + index);
-    auto* const to = reinterpret_cast<uint32_t*>(&item);
+    auto* const to = reinterpret_cast<uint32_t*>(&item_);
 #pragma unroll
     for (uint32_t i = 0; i < kWords; ++i) to[i] = ptx::load_now(from + i);
-    return item;
+    first_page_ =
+        ptx::load_now(&call_.first_pages[index * ops::kFirstPages + min(page_of(lane_), ops::kFirstPages - 1)]);
+    held_ = index;
   }
 
   __device__ void wait_ahead() {
@@ -112,15 +114,14 @@ class Loader {
     return lane_ == 0 ? ptx::fetch_and_add(&call_.queue[0], 1) + first : 0;
   }
 
-  // A small item's only slab, or this stream's slab of a large one.
-  __device__ void pass_on(const attention::WorkItem& item, uint32_t kv_head, bool is_shared) {
+  __device__ void pass_on(const attention::WorkItem& item, uint32_t kv_head, uint32_t slab, bool is_shared) {
     HopperStream<kPolicy>& stream = shared_.stream[stream_];
     const Use<kJobs> use(jobs_++);
     if (lane_ != 0) return;
-    const uint32_t first = is_shared ? stream_ * call_.tokens_slab : 0;
+    const uint32_t first = slab * call_.tokens_slab;
     stream.jobs.wait_empty(use);
     stream.job[use.place] = {item.token_begin + first,
-                             min(call_.tokens_slab, item.token_count - first),
+                             first < item.token_count ? min(call_.tokens_slab, item.token_count - first) : kNoTokens,
                              item.key_begin,
                              item.key_count,
                              item.partial_begin + first,
@@ -132,7 +133,7 @@ class Loader {
   }
 
   // Passes a job of the held item on and loads every tile, or those of this stream's parity. Page ids are read a tile ahead.
-  __device__ void load(uint32_t kv_head, bool is_shared) {
+  __device__ void load(uint32_t kv_head, uint32_t slab, bool is_shared) {
     const attention::WorkItem& item = item_;
     const uint32_t key_end = item.key_begin + item.key_count;
     const auto after = [&](uint32_t key) { return tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut); };
@@ -142,7 +143,7 @@ class Loader {
       tile = after(tile.end);
       chunk = chunk_of_lane(item, tile.begin);
     }
-    pass_on(item, kv_head, is_shared);
+    pass_on(item, kv_head, slab, is_shared);
 #ifndef NDEBUG
     uint32_t keys = 0;
 #endif
@@ -168,11 +169,6 @@ class Loader {
   // Of a chunk, both counted from an item's first.
   __device__ uint32_t page_of(uint32_t chunk) const {
     return call_.chunks_page.quotient(chunk);
-  }
-
-  // In lane l: the page of the item's l-th chunk, if that is in the first tile.
-  __device__ PageId first_page_of_lane(uint32_t index) const {
-    return ptx::load_now(&call_.first_pages[index * ops::kFirstPages + min(page_of(lane_), ops::kFirstPages - 1)]);
   }
 
   // In lane l: the l-th chunk from `key` on, or the item's last one.
