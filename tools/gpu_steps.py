@@ -4,7 +4,8 @@
     tools/gpu_steps.py [--headwater build/cuda/headwater] [--model FILE] [--out docs/benchmarks] [--commit HASH]
 
 Each cell is a process of its own with three repetitions, of which the median counts (the first one also records graphs and
-chooses products). Writes h200-step.json and h200-step.md.
+chooses products). Writes h200-step.json and h200-step.md, after every cell, so that what fails or is cut short takes no
+other cell along. Exit code 1: a cell failed.
 """
 import argparse
 import json
@@ -40,8 +41,8 @@ def run(binary, flags):
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     arms = [line for line in lines if "decode_tokens_per_s" in line]
     if done.returncode != 0 or not arms:
-        sys.exit(f"{' '.join(command)}: {done.returncode}\n{done.stderr[-600:]}")
-    return arms, " ".join(command[1:])
+        raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stderr[-600:]}")
+    return arms
 
 
 def main():
@@ -53,16 +54,27 @@ def main():
     options = parser.parse_args()
     model = options.model if pathlib.Path(options.model).exists() else None
     device = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
-    rows, table = [], []
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows, table, failed = [], [], 0
     for name, flags, must in cells(model):
-        arms, _ = run(options.headwater, flags)
+        try:
+            arms = run(options.headwater, flags)
+        except (RuntimeError, subprocess.TimeoutExpired) as failure:
+            print(f"error: {name}: {failure}", file=sys.stderr, flush=True)
+            table.append(f"| {name} | failed | | | | {must} |")
+            failed += 1
+            arms = []
         rows += [{"cell": name, **arm} for arm in arms]
         for arm in arms:
             step_ms = 1e3 * arm["batch"] / arm["decode_tokens_per_s"]
             table.append(f"| {name} | {arm['arm']}, {arm['path']} | {step_ms:.2f} | {arm['decode_tokens_per_s']:,.0f} | "
                          f"{arm['prefill_tokens_per_s']:,.0f} | {must} |")
             print(table[-1], flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
+        write(options, device, rows, table)
+    return 1 if failed else 0
+
+
+def write(options, device, rows, table):
     (options.out / "h200-step.json").write_text(json.dumps({"device": device, "commit": options.commit, "rows": rows}, indent=1) + "\n")
     (options.out / "h200-step.md").write_text("\n".join([
         "# Whole steps on a GPU", "",
@@ -73,4 +85,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
