@@ -1,5 +1,6 @@
 #include "backend/cuda/attention/attention.h"
 
+#include <algorithm>
 #include <bit>
 #include <numbers>
 
@@ -13,6 +14,14 @@ constexpr float kLog2E = std::numbers::log2e_v<float>;
 }  // namespace
 
 Status Attention::reserve(const ops::StepLimits& limits, uint32_t q_heads, uint32_t head_dim) {
+  // Kernels find the head of a row by Division.
+  const uint64_t tokens_most = ((uint64_t{1} << 31) - 1) / std::max<uint64_t>(uint64_t{q_heads} * q_heads, 1);
+  if (limits.tokens_max > tokens_most) {
+    return error(ErrorCode::kUnsupported,
+                 "steps of {} tokens with {} query heads; the CUDA back end takes {} tokens: lower "
+                 "--max-num-batched-tokens",
+                 limits.tokens_max, q_heads, tokens_most);
+  }
   const uint64_t rows = uint64_t{limits.plan_limits().partials_max()} * q_heads;
   HEADWATER_RETURN_IF_ERROR(partials_.grow(rows * partial_floats(head_dim) * sizeof(float)));
   HEADWATER_RETURN_IF_ERROR(arrived_.grow(uint64_t{limits.tokens_max} * q_heads * sizeof(uint32_t)));
