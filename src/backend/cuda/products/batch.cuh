@@ -190,13 +190,43 @@ class BatchMultiplier {
   }
   __device__ void store_sums(uint32_t tile) const {
     const FewCall::PartTile at = work_.call.part_of(tile + warp_);
+    const FewCall::Part& part = work_.call.parts[at.part];
+    const uint32_t first = at.tile * kTileRows;
+    if (part.out.is_short && first + kTileRows <= part.rows && can_store_fours(part)) {
+      store_transposed(part, first);
+      return;
+    }
 #pragma unroll
     for (uint32_t i = 0; i < kSums; ++i) {
-      if (token_of(i) < work_.call.tokens) store(at, row_of(i), token_of(i), sums_[i]);
+      if (token_of(i) < work_.call.tokens) store_sum(part, token_of(i), first + row_of(i), sums_[i]);
     }
   }
-  __device__ void store(const FewCall::PartTile& at, uint32_t row, uint32_t token, float sum) const {
-    store_sum(work_.call.parts[at.part], token, at.tile * kTileRows + row, sum);
+  // As BF16. A lane has two tokens of a row, and stores four rows of a token: so lanes fill whole sectors of 32 bytes.
+  __device__ __forceinline__ void store_transposed(const FewCall::Part& part, uint32_t first) const {
+    float bias[2] = {0, 0};
+    if (part.weight.bias != nullptr) {
+      bias[0] = part.weight.bias[first + lane_ / 4], bias[1] = part.weight.bias[first + 8 + lane_ / 4];
+    }
+    auto* const out = static_cast<__nv_bfloat16*>(part.out.data) + first + lane_ % 4 * 4;
+    const uint32_t from = lane_ / 4 * 4 + lane_ % 2 * 2;  // the lanes that have two rows each
+#pragma unroll
+    for (uint32_t token = 0; token < kTokens; token += 8) {
+      const float* const sums = sums_ + token / 2;
+      const uint32_t low = transposed(pack<__nv_bfloat16>(sums[0] + bias[0], sums[1] + bias[0]));
+      const uint32_t high = transposed(pack<__nv_bfloat16>(sums[2] + bias[1], sums[3] + bias[1]));
+      const uint2 lows = make_uint2(__shfl_sync(~0u, low, from), __shfl_sync(~0u, low, from + 1));
+      const uint2 highs = make_uint2(__shfl_sync(~0u, high, from), __shfl_sync(~0u, high, from + 1));
+      const uint32_t mine = token + lane_ / 4;
+      if (mine < work_.call.tokens) {
+        *reinterpret_cast<uint2*>(out + mine * part.out.stride) = lane_ % 4 < 2 ? lows : highs;
+      }
+    }
+  }
+  // Of a matrix of 8 x 8, two columns of a row a lane. Source: PTX ISA 9.0, "movmatrix".
+  __device__ static uint32_t transposed(uint32_t word) {
+    uint32_t of;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(of) : "r"(word));
+    return of;
   }
 
   // The sums of all blocks of the cluster: each adds up some of them.
@@ -227,10 +257,7 @@ class BatchMultiplier {
         }
       }
       const FewCall::PartTile at = work_.call.part_of(tile + row / kTileRows);
-      store(at, row % kTileRows, token, sum.x);
-      store(at, row % kTileRows + 1, token, sum.y);
-      store(at, row % kTileRows + 2, token, sum.z);
-      store(at, row % kTileRows + 3, token, sum.w);
+      store_fours(work_.call.parts[at.part], token, at.tile * kTileRows + row % kTileRows, sum);
     }
   }
 

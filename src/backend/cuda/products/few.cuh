@@ -256,6 +256,31 @@ __device__ __forceinline__ void store_sum(const FewCall::Part& part, uint32_t to
   store_to(part.out, token, row, sum);
 }
 
+// Whether four outputs of a token whose first row is a multiple of four lie where one store can reach them.
+__device__ __forceinline__ bool can_store_fours(const FewCall::Part& part) {
+  return reinterpret_cast<uintptr_t>(part.out.data) % (part.out.is_short ? 8 : 16) == 0 && part.out.stride % 4 == 0;
+}
+// store_sum() of four rows, the first a multiple of four.
+__device__ __forceinline__ void store_fours(const FewCall::Part& part, uint32_t token, uint32_t row, float4 sum) {
+  if (row + 4 > part.rows || !can_store_fours(part)) {
+    store_sum(part, token, row, sum.x);
+    store_sum(part, token, row + 1, sum.y);
+    store_sum(part, token, row + 2, sum.z);
+    store_sum(part, token, row + 3, sum.w);
+    return;
+  }
+  if (const float* const bias = part.weight.bias; bias != nullptr) {
+    sum.x += bias[row], sum.y += bias[row + 1], sum.z += bias[row + 2], sum.w += bias[row + 3];
+  }
+  const uint64_t place = token * part.out.stride + row;
+  if (part.out.is_short) {
+    *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(part.out.data) + place) =
+        make_uint2(pack<__nv_bfloat16>(sum.x, sum.y), pack<__nv_bfloat16>(sum.z, sum.w));
+  } else {
+    *reinterpret_cast<float4*>(static_cast<float*>(part.out.data) + place) = sum;
+  }
+}
+
 // Allows a kernel that calls multiply_passes() its dynamic shared memory, of FewShared's size.
 template <typename Coding, uint32_t kTokens, typename Call>
 cudaError_t allow_passes(void (*kernel)(Call)) {
