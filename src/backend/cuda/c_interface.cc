@@ -68,7 +68,7 @@ Result<std::unique_ptr<headwater_attention>> create(const headwater_attention_co
                                  device->device_shape(shape, c.q_heads)));
   HEADWATER_ASSIGN_OR_RETURN(ops::StepBlock block, device->create_step_block(limits));
   HEADWATER_ASSIGN_OR_RETURN(const DeviceTraits traits, device_traits());
-  Attention attention(traits, info.invariant);
+  Attention attention(traits, info.invariant, /*is_alone=*/false);
   HEADWATER_RETURN_IF_ERROR(attention.reserve(limits, c.q_heads, c.head_dim));
   return std::unique_ptr<headwater_attention>(new headwater_attention{
       c, std::move(device), traits.is_hopper, std::move(attention), std::move(planner), std::move(block)});

@@ -8,6 +8,7 @@
 #include "backend/cuda/append/append.h"
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/attention/costs.h"
+#include "backend/cuda/claim.h"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/kv_pool.h"
 #include "backend/cuda/peaks.h"
@@ -35,7 +36,7 @@ class CudaBackend final : public ops::Backend {
         traits_(traits),
         memory_share_(memory_share),
         stream_(std::move(stream)),
-        attention_(traits, info_.invariant),
+        attention_(traits, info_.invariant, claim_.is_held()),
         products_(std::move(products)) {}
   ~CudaBackend() override { static_cast<void>(stream_.wait()); }
 
@@ -123,6 +124,7 @@ class CudaBackend final : public ops::Backend {
   DeviceTraits traits_;
   double memory_share_;
   Stream stream_;
+  DeviceClaim claim_ = DeviceClaim::try_take();
   Attention attention_;
   Products products_;
   Experts experts_;

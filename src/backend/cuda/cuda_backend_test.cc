@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "backend/cuda/claim.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/stopwatch.h"
 #include "support/compare.h"
@@ -32,6 +33,20 @@ class CudaTest : public ::testing::Test {
 
   std::unique_ptr<ops::Backend> backend_;
 };
+
+// --------------------------------------------------------------------------------------------------------------- claim
+
+// Two that do without cooperative launches could keep each other's blocks out for ever.
+TEST_F(CudaTest, OneUserOfADeviceAtATimeIsAlone) {
+  if (device_attribute(cudaDevAttrMpsEnabled) != 0) GTEST_SKIP() << "kernels of other processes run beside ours";
+  EXPECT_FALSE(DeviceClaim::try_take().is_held()) << "the back end has it";
+  backend_ = nullptr;
+  DeviceClaim first = DeviceClaim::try_take();
+  EXPECT_TRUE(first.is_held());
+  EXPECT_FALSE(DeviceClaim::try_take().is_held());
+  const DeviceClaim moved = std::move(first);
+  EXPECT_FALSE(DeviceClaim::try_take().is_held()) << "moved, not given back";
+}
 
 // -------------------------------------------------------------------------------------------------------------- memory
 

@@ -104,7 +104,7 @@ Status Attention::attend(const Step& step, cudaStream_t stream) {
                  step.batch->plans[step.plan].cut);
   }
   const AttendCall call = call_of(step);
-  const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_};
+  const AttendLaunch launch{stream, traits_.multiprocessors, is_invariant_, is_alone_};
   // Queries are read 16 bytes at a time.
   const auto q_address = reinterpret_cast<uintptr_t>(step.q);
   const bool is_aligned = q_address % 16 == 0 && step.q_stride % (step.q_is_wide ? 4 : 8) == 0;

@@ -9,8 +9,9 @@ namespace headwater::backend::cuda {
 
 class Attention {
  public:
-  // is_invariant: the same bits whatever is shared and whoever is in the batch.
-  Attention(const DeviceTraits& traits, bool is_invariant) : traits_(traits), is_invariant_(is_invariant) {}
+  // is_invariant: the same bits whatever is shared and whoever is in the batch. is_alone: a DeviceClaim is held (claim.h).
+  Attention(const DeviceTraits& traits, bool is_invariant, bool is_alone)
+      : traits_(traits), is_invariant_(is_invariant), is_alone_(is_alone) {}
 
   // Scratch for steps up to these limits; keeps the largest of every call.
   Status reserve(const ops::StepLimits& limits, uint32_t q_heads, uint32_t head_dim);
@@ -30,7 +31,7 @@ class Attention {
     uint32_t plan = 0;
   };
   // Enqueues one launch: attend and merge. kInvalidArgument for an output that is not aligned. Its blocks may wait for each
-  // other, so the launch is cooperative: it begins when all of them fit beside what runs. One at a time: they share the scratch.
+  // other: unless it is alone, it begins when all of them fit beside what runs. One at a time: they share the scratch.
   Status attend(const Step& step, cudaStream_t stream);
 
   // What the planner has to know of the kernel that will run.
@@ -42,7 +43,7 @@ class Attention {
   bool holds(const Step& step) const;  // the scratch of the step
 
   DeviceTraits traits_;
-  bool is_invariant_;
+  bool is_invariant_, is_alone_;
   DeviceBuffer partials_, arrived_, queue_, kv_bytes_read_;
 };
 

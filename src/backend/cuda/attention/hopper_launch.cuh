@@ -14,18 +14,18 @@ cudaError_t launch_hopper_kernel(const AttendCall& call, const AttendLaunch& lau
   const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
   if (allowed != cudaSuccess) return allowed;
-  // Blocks wait for each other's partials, so all of them have to be there.
+  // Blocks wait for each other's partials, so all of them have to be there (claim.h).
   cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeCooperative;
-  attributes[0].val.cooperative = 1;
-  attributes[1] = early_begin(reinterpret_cast<const void*>(kernel));
+  attributes[0] = early_begin(reinterpret_cast<const void*>(kernel));
+  attributes[1].id = cudaLaunchAttributeCooperative;
+  attributes[1].val.cooperative = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = launch.blocks;
   config.blockDim = kBlockThreads;
   config.dynamicSmemBytes = kBytes;
   config.stream = launch.stream;
   config.attrs = attributes;
-  config.numAttrs = 2;
+  config.numAttrs = launch.is_alone ? 1 : 2;
 #ifdef HEADWATER_KERNEL_CLOCKS
   static_assert(kStampingWarps == kBlockThreads / kWarp);
   HopperCall clocked{call, nullptr};

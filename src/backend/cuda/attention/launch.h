@@ -14,6 +14,7 @@ struct AttendLaunch {
   cudaStream_t stream = nullptr;
   uint32_t blocks = 0;  // the device's multiprocessors
   bool is_invariant = false;
+  bool is_alone = false;  // claim.h
 };
 
 // Every element, head sizes that are multiples of 4 up to 256, any group. Its states are invariant.
