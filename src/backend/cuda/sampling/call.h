@@ -52,6 +52,7 @@ struct LogprobParts {
 struct SampleCall {
   float* logits;    // [rows, vocabulary]; biases and penalties change them in place, and are taken back
   uint64_t stride;  // of rows, elements
+  bool has_fours;   // rows are aligned to four logits, and end with the last of four
   uint32_t vocabulary, blocks, groups, rows;
   const RowCall* row_calls;  // [rows]
   const uint32_t* words;     // ids and biases of all rows
@@ -67,6 +68,7 @@ struct SampleCall {
   uint32_t* counts;      // [rows with penalties, vocabulary] occurrences, zero between launches
 
   TokenId* tokens;         // [rows]
+  TokenId* tokens_sent;    // [rows] the same in the host's memory
   LogprobParts* logprobs;  // [rows]
 };
 

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, 2) edit(const __grid_constant__ Samp
   if (threadIdx.x != 0) return;
   row.peak() = peak.logit;
   if (!can_choose) {
-    call.tokens[row.index] = kNothingToChoose;
+    send(row, kNothingToChoose);
   } else if (!row.params.draws()) {
     choose(row, peak.token);
   }

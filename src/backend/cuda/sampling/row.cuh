@@ -25,11 +25,21 @@ struct Row {
   __device__ float& peak() const { return call.peaks[index]; }
   __device__ bool is_done() const { return !isfinite(peak()); }
 
-  // What this thread has of a block: token(block, i) for each i. Past the end -inf.
+  // What this thread has of a block: token(block, i) for each i, four side by side. Past the end -inf.
   __device__ static uint32_t token(uint32_t block, uint32_t i) {
-    return block * kBlockTokens + i * kBlockThreads + threadIdx.x % kBlockThreads;
+    return block * kBlockTokens + i / 4 * 4 * kBlockThreads + threadIdx.x % kBlockThreads * 4 + i % 4;
   }
   __device__ void load(uint32_t block, float (&values)[kThreadTokens]) const {
+    if (call.has_fours) {
+#pragma unroll
+      for (uint32_t i = 0; i < kThreadTokens; i += 4) {
+        const uint32_t first = token(block, i);
+        const float4 four = first < call.vocabulary ? *reinterpret_cast<const float4*>(logits + first)
+                                                    : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+        values[i] = four.x, values[i + 1] = four.y, values[i + 2] = four.z, values[i + 3] = four.w;
+      }
+      return;
+    }
 #pragma unroll
     for (uint32_t i = 0; i < kThreadTokens; ++i) {
       values[i] = token(block, i) < call.vocabulary ? logits[token(block, i)] : -INFINITY;
@@ -152,9 +162,13 @@ __device__ inline void take_back(const Row& row) {
   __syncthreads();
 }
 
+// By one thread: a token, or what is in its place.
+__device__ inline void send(const Row& row, TokenId token) {
+  row.call.tokens[row.index] = row.call.tokens_sent[row.index] = token;
+}
 // By one thread, with the row's logits as the model gave them.
 __device__ inline void choose(const Row& row, uint32_t token) {
-  row.call.tokens[row.index] = static_cast<TokenId>(token);
+  send(row, static_cast<TokenId>(token));
   if (row.params.wants_logprobs) row.call.logprobs[row.index].chosen = row.logits[token];
 }
 

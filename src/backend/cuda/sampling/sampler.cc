@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/cuda/step/step.h"
 #include "ops/logit_blocks.h"
 
 namespace headwater::backend::cuda {
@@ -115,7 +116,7 @@ Status Sampler::allocate() {
 
 // Twice what there was, or more. counts: rows that count tokens.
 Status Sampler::reserve_lists(Staging& staging, uint64_t words, uint64_t counts, cudaStream_t stream) {
-  const uint64_t bytes = rows_max_ * sizeof(RowCall) + words * sizeof(uint32_t);
+  const uint64_t bytes = rows_max_ * sizeof(RowCall) + words * sizeof(uint32_t) + kUploadPiece;
   const uint64_t row_bytes = uint64_t{vocabulary_max_} * sizeof(uint32_t);
   if (staging.packed.size() < bytes) {
     HEADWATER_ASSIGN_OR_RETURN(staging.packed, create_pinned(std::max<uint64_t>(bytes, 2 * staging.packed.size())));
@@ -164,7 +165,7 @@ Status Sampler::pack(Staging& staging, std::span<const ops::SampleRow> rows, cud
   for (size_t i = 0; i < rows.size(); ++i) {
     put_lists(rows[i], staging.row_calls[i], call_.vocabulary, lists + staging.row_calls[i].first_word);
   }
-  staging.packed_bytes = row_bytes + words * sizeof(uint32_t);
+  staging.packed_bytes = row_bytes + words * sizeof(uint32_t);  // up to 15 more are uploaded
   call_.row_calls = packed_on_device_.as<RowCall>();
   call_.words = reinterpret_cast<const uint32_t*>(packed_on_device_.data() + row_bytes);
   return {};
@@ -188,6 +189,9 @@ Status Sampler::enqueue(Staging& staging, const ops::Matrix& logits, std::span<c
   call_.vocabulary = logits.columns;
   call_.blocks = static_cast<uint32_t>(ops::logit_blocks(logits.columns));
   call_.groups = static_cast<uint32_t>(groups_of(call_.blocks));
+  call_.has_fours =
+      reinterpret_cast<uintptr_t>(logits.data) % 16 == 0 && logits.stride % 4 == 0 && logits.columns % 4 == 0;
+  call_.tokens_sent = staging.tokens.as<TokenId>().data();
   HEADWATER_RETURN_IF_ERROR(pack(staging, rows, stream));
   HEADWATER_RETURN_IF_ERROR(launch(staging, stream));
   HEADWATER_RETURN_IF_ERROR(download(staging, stream));
@@ -195,9 +199,9 @@ Status Sampler::enqueue(Staging& staging, const ops::Matrix& logits, std::span<c
 }
 
 Status Sampler::launch(const Staging& staging, cudaStream_t stream) const {
-  HEADWATER_RETURN_IF_ERROR(checked(cudaMemcpyAsync(packed_on_device_.data(), staging.packed.data(),
-                                                    staging.packed_bytes, cudaMemcpyHostToDevice, stream),
-                                    "upload of sampling parameters"));
+  HEADWATER_RETURN_IF_ERROR(
+      checked(launch_upload(packed_on_device_.data(), staging.packed.data(), staging.packed_bytes, stream),
+              "upload of sampling parameters"));
   HEADWATER_RETURN_IF_ERROR(checked(launch_scan(call_, stream), "launch of scan"));
   if (staging.any_logprobs) HEADWATER_RETURN_IF_ERROR(checked(launch_logprobs(call_, stream), "launch of logprobs"));
   if (staging.any_changes) HEADWATER_RETURN_IF_ERROR(checked(launch_edit(call_, stream), "launch of edit"));
@@ -205,12 +209,12 @@ Status Sampler::launch(const Staging& staging, cudaStream_t stream) const {
   return {};
 }
 
+// Tokens are written to the host's memory where they are chosen.
 Status Sampler::download(const Staging& staging, cudaStream_t stream) const {
-  const auto copy = [&](const Buffer& to, const void* from, size_t bytes) {
-    return checked(cudaMemcpyAsync(to.data(), from, bytes, cudaMemcpyDeviceToHost, stream), "download of tokens");
-  };
-  HEADWATER_RETURN_IF_ERROR(copy(staging.tokens, call_.tokens, staging.rows * sizeof(TokenId)));
-  return staging.any_logprobs ? copy(staging.logprobs, call_.logprobs, staging.rows * sizeof(LogprobParts)) : Status();
+  if (!staging.any_logprobs) return {};
+  return checked(cudaMemcpyAsync(staging.logprobs.data(), call_.logprobs, staging.rows * sizeof(LogprobParts),
+                                 cudaMemcpyDeviceToHost, stream),
+                 "download of logprobs");
 }
 
 Result<std::span<const ops::Sampled>> Sampler::collect() {

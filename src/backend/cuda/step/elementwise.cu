@@ -110,6 +110,23 @@ __global__ void convert(Rows from, uint32_t columns_from, Rows to, Extent extent
   });
 }
 
+// What is on the host depends on no kernel ahead.
+constexpr uint32_t kPieces = 4;  // of a thread, on their way together
+__global__ void __launch_bounds__(kThreads) upload(uint4* to, const uint4* from, uint32_t count) {
+  let_next_begin();
+  uint4 pieces[kPieces];
+  const uint32_t first = blockIdx.x * kPieces * kThreads + threadIdx.x;
+#pragma unroll
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    if (first + i * kThreads < count) pieces[i] = __ldcv(from + first + i * kThreads);
+  }
+  wait_for_kernels_ahead();
+#pragma unroll
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    if (first + i * kThreads < count) to[first + i * kThreads] = pieces[i];
+  }
+}
+
 template <typename Element>
 __global__ void add_bias(Rows to, const float* bias, Extent extent) {
   for_each_row(extent, [&](uint32_t row, uint32_t c) {
@@ -171,6 +188,16 @@ cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& 
                     extent);
     });
   });
+}
+
+cudaError_t launch_upload(void* to, const void* from, uint64_t bytes, cudaStream_t stream) {
+  constexpr uint64_t kBytesMost = 8 << 20;  // beyond it a copy engine is faster
+  if (bytes > kBytesMost) return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
+  const auto count = static_cast<uint32_t>((bytes + kUploadPiece - 1) / kUploadPiece);
+  if (count == 0) return cudaSuccess;
+  constexpr uint32_t kBlock = kPieces * kThreads;
+  return launch_overlapping(upload, (count + kBlock - 1) / kBlock, kThreads, 0, stream, static_cast<uint4*>(to),
+                            static_cast<const uint4*>(from), count);
 }
 
 cudaError_t launch_add_bias(const Rows& to, const float* bias, Extent extent, cudaStream_t stream) {

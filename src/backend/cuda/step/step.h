@@ -61,6 +61,11 @@ cudaError_t launch_gather_rows(const Rows& in, uint32_t rows_in, const uint32_t*
 // to = from, columns from columns_from on zero.
 cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& to, Extent extent, cudaStream_t stream);
 
+// Copies from pinned host memory. By threads: a copy engine begins later behind kernels, and they behind it. In pieces: up to
+// kUploadPiece - 1 bytes more than told, from and to aligned addresses.
+inline constexpr uint32_t kUploadPiece = 16;
+cudaError_t launch_upload(void* to, const void* from, uint64_t bytes, cudaStream_t stream);
+
 cudaError_t launch_add_bias(const Rows& to, const float* bias, Extent extent, cudaStream_t stream);
 
 }  // namespace headwater::backend::cuda
