@@ -138,7 +138,9 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
   if (const auto known = ways_.find(size); known != ways_.end()) return known->second;
   if (is_recording(stream)) return first;
   HEADWATER_RETURN_IF_ERROR(run_dense(x, products, stream));  // which chooses its own way first
-  // Behind a short kernel, as in a step: what begins before that has ended is worth it.
+  // Between two short kernels, as in a step: what begins before the one ahead has ended, and lets the one behind begin, is worth
+  // it. What other products gain by that is not seen, so a later way has to be faster by more than kTie.
+  constexpr float kTie = 0.95f;
   const DeviceBuffer& scratch = dense_.workspace();
   const ops::Matrix copy{scratch.as<float>(), x.rows, x.columns, x.columns, x.dtype};
   if (x.rows * row_bytes(x.dtype, x.columns) > scratch.size()) return Way::kDense;
@@ -146,13 +148,16 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
   float shortest = std::numeric_limits<float>::infinity();
   for (const Way way : kWays) {
     if (!can(way)) continue;
+    const auto enqueue_short = [&] {
+      return checked(launch_convert(rows_of(x), x.columns, rows_of(copy), extent_of(copy), stream), "timing a product");
+    };
     const auto enqueue = [&] {
-      HEADWATER_RETURN_IF_ERROR(
-          checked(launch_convert(rows_of(x), x.columns, rows_of(copy), extent_of(copy), stream), "timing a product"));
-      return run(way, x, products, stream);
+      HEADWATER_RETURN_IF_ERROR(enqueue_short());
+      HEADWATER_RETURN_IF_ERROR(run(way, x, products, stream));
+      return enqueue_short();
     };
     const Result<float> ms = shortest_ms(enqueue, scratch, stream);
-    if (!ms || *ms >= shortest) continue;  // a way that a device or driver refuses is none
+    if (!ms || *ms >= kTie * shortest) continue;  // a way that a device or driver refuses is none
     shortest = *ms;
     ways_[size] = way;
   }

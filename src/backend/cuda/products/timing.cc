@@ -11,7 +11,7 @@ bool is_recording(cudaStream_t stream) {
 }
 
 Result<float> shortest_ms(const std::function<Status()>& enqueue, const DeviceBuffer& scratch, cudaStream_t stream) {
-  constexpr int kRuns = 3;
+  constexpr int kRuns = 5;
   HEADWATER_ASSIGN_OR_RETURN(const Event begin, Event::create());
   HEADWATER_ASSIGN_OR_RETURN(const Event end, Event::create());
   float shortest = std::numeric_limits<float>::infinity();
