@@ -10,7 +10,6 @@ least and most. Needs torch with CUDA. Exit code 1: an output is wrong; 2: somet
 """
 
 import argparse
-import math
 import pathlib
 import statistics
 import sys
@@ -30,7 +29,7 @@ def summary(cells, mode, builds):
     for other in builds[1:]:
         all_ratios = ratios(cells, mode, builds[0], other)
         if all_ratios:
-            mean = math.exp(statistics.fmean(map(math.log, all_ratios)))
+            mean = statistics.geometric_mean(all_ratios)
             yield (f"{mode}: {other} {mean:.3f} x as fast as {builds[0]} over {len(all_ratios)} cells "
                    f"({min(all_ratios):.3f} to {max(all_ratios):.3f})")
 

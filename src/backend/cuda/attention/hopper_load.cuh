@@ -138,7 +138,7 @@ class Loader {
     const uint32_t key_end = item.key_begin + item.key_count;
     const auto after = [&](uint32_t key) { return tile_at<kPolicy.tile_keys, kInvariant>(key, key_end, call_.cut); };
     Tile tile = after(item.key_begin);
-    Chunk chunk{first_page_, lane_ - page_of(lane_) * call_.chunks_page.divisor << call_.chunk_log2};
+    Chunk chunk{first_page_, slot_of(lane_, page_of(lane_))};
     if (is_shared && stream_ != 0) {
       tile = after(tile.end);
       chunk = chunk_of_lane(item, tile.begin);
@@ -171,13 +171,16 @@ class Loader {
     return call_.chunks_page.quotient(chunk);
   }
 
+  __device__ uint32_t slot_of(uint32_t chunk, uint32_t page) const {
+    return chunk - page * call_.chunks_page.divisor << call_.chunk_log2;
+  }
+
   // In lane l: the l-th chunk from `key` on, or the item's last one.
   __device__ Chunk chunk_of_lane(const attention::WorkItem& item, uint32_t key) const {
     const uint32_t chunk =
         min((key - item.key_begin >> call_.chunk_log2) + lane_, item.key_count - 1 >> call_.chunk_log2);
     const uint32_t page = page_of(chunk);
-    return {ptx::load_now(&call_.page_ids[item.page_begin + page]),
-            chunk - page * call_.chunks_page.divisor << call_.chunk_log2};
+    return {ptx::load_now(&call_.page_ids[item.page_begin + page]), slot_of(chunk, page)};
   }
 
   // Keys, then values, a chunk at a time: a box of 64 columns for each panel. Columns beyond the head's are filled with zeros.

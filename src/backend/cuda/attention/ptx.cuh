@@ -144,7 +144,7 @@ __device__ __forceinline__ uint32_t load_in_order(const uint32_t* from) {
   return value;
 }
 
-// By one lane: the compiler makes a sum over all lanes of what it does not know to be one's.
+// Not in the order of other reads and writes.
 __device__ __forceinline__ uint32_t fetch_and_add(uint32_t* at, uint32_t value) {
   uint32_t before;
   asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
