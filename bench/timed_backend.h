@@ -87,6 +87,10 @@ class TimedBackend final : public ops::Backend {
   void gate_mul(const ops::GateMulParams& p) override {
     timed(Kind::kGateMul, 3 * bytes(p.out), [&] { backend_->gate_mul(p); });
   }
+  void gated_matmul(const ops::GatedMatmulParams& p) override {
+    const ops::Product products[] = {p.gate, p.up};
+    timed(totals_.add_product({p.x, products}, 0), [&] { backend_->gated_matmul(p); });
+  }
   void mix_experts(const ops::MixExpertsParams& p) override {
     timed(Kind::kExperts, 0, [&] { backend_->mix_experts(p); });
   }

@@ -164,6 +164,14 @@ struct GateMulParams {  // out = activation(gate, up)
   Activation activation = Activation::kSilu;
 };
 
+// out = activation(gate, up) of two products that read the same x. Their outputs are room, and hold anything afterwards.
+struct GatedMatmulParams {
+  Matrix x;          // [T, k]
+  Product gate, up;  // [n, k] each
+  Matrix out;        // [T, n]; may alias gate.out
+  Activation activation = Activation::kSilu;
+};
+
 // A feed-forward block of experts: out[t] = sum over the chosen experts e of p(t, e) * down_e(activation(gate_e x, up_e x)),
 // in descending order of router logits, the lower id first among equals. Products are grouped by expert. The bits of a
 // token depend on nothing but the token.
@@ -349,6 +357,11 @@ class Backend {
   virtual void merge(
       const AttentionParams& params) = 0;  // folds partials in table order into out (and lse2); empty rows -> 0
   virtual void gate_mul(const GateMulParams& params) = 0;
+  virtual void gated_matmul(const GatedMatmulParams& params) {  // in one where that is faster
+    const Product products[] = {params.gate, params.up};
+    matmul({params.x, products});
+    gate_mul({params.gate.out, params.up.out, params.out, params.activation});
+  }
   virtual void mix_experts(const MixExpertsParams& params) = 0;
   virtual void cap_logits(const CapLogitsParams& params) = 0;
   virtual void gather_rows(const GatherRowsParams& params) = 0;

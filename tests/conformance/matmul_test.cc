@@ -102,6 +102,41 @@ TEST_P(Matmul, SeveralWeightsReadTheSameX) {
   }
 }
 
+TEST_P(Matmul, AGatedProductIsBothProductsAndTheirGate) {
+  const std::unique_ptr<ops::Backend> reference = create_reference();
+  BackendMemory memory(*backend_), memory_of_reference(*reference);
+  for (const DType dtype : kWeightTypes) {
+    for (const uint32_t tokens : {1u, 19u}) {
+      Random random(tokens);
+      const uint32_t n = 70, k = 256;
+      const std::vector<std::byte> gate = random_rows(dtype, n, k, random), up = random_rows(dtype, n, k, random);
+      HostMatrix x(tokens, k, 8), out(tokens, n, 3), expected(tokens, n), room(tokens, n);
+      x.fill(random);
+      std::vector<float> bias(n);
+      for (float& value : bias) value = random.normal();
+      const auto run = [&](BackendMemory& on, HostMatrix& to) {
+        reserve(on.backend(), tokens);
+        on.clear();
+        const auto of_gate = prepare(on.backend(), {gate.data(), dtype, n, k});
+        const auto of_up = prepare(on.backend(), {up.data(), dtype, n, k});
+        const ops::Matrix x_at = on.put(x), to_at = on.put(to);
+        on.backend().gated_matmul({x_at,
+                                   {of_gate.get(), on.put(room), on.put(bias)},
+                                   {of_up.get(), on.put(room)},
+                                   to_at,
+                                   ops::Activation::kGeluTanh});
+        EXPECT_TRUE(on.backend().finish());
+        on.get(to, to_at);
+      };
+      run(memory, out);
+      run(memory_of_reference, expected);
+      EXPECT_TRUE(near(out.values(), expected.values(), product_tolerance(dtype, k).scaled(4), tokens,
+                       fmt::format("{} x {}", to_string(dtype), tokens)));
+      EXPECT_TRUE(out.is_padding_untouched());
+    }
+  }
+}
+
 // The promise behind answers that do not depend on batch mates: one summation order for every number of rows.
 TEST_P(Matmul, ARowHasTheSameBitsInEveryBatch) {
   if (!backend_->info().invariant) GTEST_SKIP() << "not promised";

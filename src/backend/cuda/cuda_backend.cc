@@ -103,6 +103,11 @@ class CudaBackend final : public ops::Backend {
   void add_norm(const ops::AddNormParams& params) override;
   void matmul(const ops::MatmulParams& params) override { keep(products_.run(params, stream_.get())); }
   void gate_mul(const ops::GateMulParams& params) override;
+  void gated_matmul(const ops::GatedMatmulParams& params) override {
+    const Result<bool> done = products_.run_gated(params, stream_.get());
+    keep(done.status());
+    if (done && !*done) Backend::gated_matmul(params);
+  }
   void mix_experts(const ops::MixExpertsParams& params) override {
     keep(experts_.run(params, products_, stream_.get()));
   }

@@ -118,11 +118,13 @@ class TransformerDecoder final : public Decoder {
     std::array<Product, kProductsMax> products;
     uint32_t column = 0;
     for (size_t i = 0; i < linears.size(); ++i) {
-      const auto columns = static_cast<uint32_t>(linears[i].weight->rows());
-      products[i] = {linears[i].weight.get(), out.slice(column, columns), linears[i].bias.data};
-      column += columns;
+      products[i] = product_of(linears[i], out, column);
+      column += products[i].out.columns;
     }
     backend_.matmul({x, std::span(products).first(linears.size())});
+  }
+  static Product product_of(const LoadedLinear& linear, const Matrix& out, uint32_t column) {
+    return {linear.weight.get(), out.slice(column, static_cast<uint32_t>(linear.weight->rows())), linear.bias.data};
   }
 
   void attention_block(const LayerWeights& layer, uint32_t index, const ops::DeviceBatch& batch, ops::KvPool& pool) {
@@ -151,8 +153,14 @@ class TransformerDecoder final : public Decoder {
     const uint32_t n = plan_.shape.feed_forward;
     const Matrix gate_up = gate_up_.first_rows(tokens);
     const Matrix gate = gate_up.slice(0, n);
-    project(normed_.first_rows(tokens), layer.feed_forward_in, gate_up);
-    backend_.gate_mul({gate, gate_up.slice(n, n), gate, plan_.activation});
+    const std::span<const LoadedLinear> in = layer.feed_forward_in;
+    if (in.size() == 2) {
+      backend_.gated_matmul({normed_.first_rows(tokens), product_of(in[0], gate_up, 0), product_of(in[1], gate_up, n),
+                             gate, plan_.activation});
+    } else {
+      project(normed_.first_rows(tokens), in, gate_up);
+      backend_.gate_mul({gate, gate_up.slice(n, n), gate, plan_.activation});
+    }
     project(gate, {&layer.feed_forward_out, 1}, delta_.first_rows(tokens));
   }
 

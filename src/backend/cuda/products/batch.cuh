@@ -15,6 +15,7 @@
 #include "backend/cuda/products/batch.h"
 #include "backend/cuda/products/cluster.cuh"
 #include "backend/cuda/products/few.cuh"
+#include "backend/cuda/step/activated.cuh"
 
 namespace headwater::backend::cuda {
 
@@ -60,7 +61,7 @@ struct BatchWork {
 };
 
 // The warp that has weights and x copied.
-template <typename Coding, uint32_t kTokens>
+template <typename Coding, uint32_t kTokens, bool kIsGated>
 class BatchLoader {
  public:
   using Shared = BatchShared<Coding, kTokens>;
@@ -106,6 +107,10 @@ class BatchLoader {
     if constexpr (Coding::kHasScale) {
       const typename Coding::Place from(work_.call.parts[at.part].weight, work_.call.pairs, at.tile, pair, 0);
       ptx::copy_bytes(to, from.from, sizeof to, full);
+    } else if constexpr (kIsGated) {  // 64 rows of each
+      const uint32_t row = at.tile * kGatedTileRows;
+      ptx::copy_box(to, &call_.weights[0], pair * kPairColumns, row, full);
+      ptx::copy_box(to + kBatchWarps / 2, &call_.weights[1], pair * kPairColumns, row, full);
     } else {
       ptx::copy_box(to, &call_.weights[at.part], pair * kPairColumns, at.tile * kTileRows, full);
     }
@@ -116,14 +121,18 @@ class BatchLoader {
   Shared& shared_;
 };
 
-// A warp that multiplies.
-template <typename Coding, uint32_t kTokens>
+// A warp that multiplies. Gated: a tile is eight rows of gate and the same ones of up, so a lane has both of an output.
+template <typename Coding, uint32_t kTokens, bool kIsGated>
 class BatchMultiplier {
  public:
   using Shared = BatchShared<Coding, kTokens>;
 
   __device__ BatchMultiplier(const BatchCall& call, Shared& shared)
-      : work_(call), shared_(shared), warp_(__shfl_sync(~0u, threadIdx.x / kLanes, 0)), lane_(threadIdx.x % kLanes) {}
+      : call_(call),
+        work_(call),
+        shared_(shared),
+        warp_(__shfl_sync(~0u, threadIdx.x / kLanes, 0)),
+        lane_(threadIdx.x % kLanes) {}
 
   __device__ void run() {
     Position at{0, 0};
@@ -137,7 +146,9 @@ class BatchMultiplier {
       for (; pairs > 0; --pairs) add<1>(at);
 #pragma unroll
       for (float& sum : sums_) asm volatile("" : "+f"(sum)::"memory");  // nothing reads it before the wait
-      if (work_.splits == 1) {
+      if constexpr (kIsGated) {
+        store_gated(tile);
+      } else if (work_.splits == 1) {
         store_sums(tile);
       } else {
         add_slices(tile);
@@ -168,8 +179,13 @@ class BatchMultiplier {
       stages[p] = at.stage;
       ptx::wait(&shared_.full[at.stage], at.phase);
       typename Shared::Stage& stage = shared_.stage(at.stage);
-      decode_scaled<Coding>(stage.weight[warp_], 0, lane_, words[p][0]);
-      decode_scaled<Coding>(stage.weight[warp_], 1, lane_, words[p][1]);
+      if constexpr (kIsGated) {
+        read_gated(stage, 0, words[p][0]);
+        read_gated(stage, 1, words[p][1]);
+      } else {
+        decode_scaled<Coding>(stage.weight[warp_], 0, lane_, words[p][0]);
+        decode_scaled<Coding>(stage.weight[warp_], 1, lane_, words[p][1]);
+      }
       x[p] = __shfl_sync(~0u, ptx::shared_address(stage.x), 0);
     }
     begin_products();
@@ -182,11 +198,44 @@ class BatchMultiplier {
     if (lane_ < kPairs) ptx::arrive(&shared_.empty[lane_ == 0 ? stages[0] : stages[kPairs - 1]]);
   }
 
+  // As DenseCoding::decode(), of a warp's rows of gate, then of up.
+  __device__ __forceinline__ void read_gated(const typename Shared::Stage& stage, uint32_t block, TileWords& a) const {
+    const auto* const rows = stage.weight[0].pieces;
+    const uint32_t row = lane_ % 16 / 8 * kGatedGroupRows + warp_ * kGatedTileRows + lane_ % 8;
+    const uint32_t piece = block * 4 + lane_ / 16;
+    ptx::load_matrices(a[0], ptx::shared_address(&rows[row][Coding::Stage::place(row, piece)]));
+    ptx::load_matrices(a[1], ptx::shared_address(&rows[row][Coding::Stage::place(row, piece + 2)]));
+  }
+
   __device__ uint32_t token_of(uint32_t i) const {
     return i / 4 * 8 + lane_ % 4 * 2 + i % 2;
   }
   __device__ uint32_t row_of(uint32_t i) const {
     return lane_ / 4 + i / 2 % 2 * 8;
+  }
+  __device__ void store_gated(uint32_t tile) const {
+    const FewCall::Part &gate = work_.call.parts[0], &up = work_.call.parts[1];
+    const uint32_t first = (tile + warp_) * kGatedTileRows, row = first + lane_ / 4;
+    float bias[2] = {0, 0};
+    if (row < gate.rows && gate.weight.bias != nullptr) bias[0] = gate.weight.bias[row];
+    if (row < gate.rows && up.weight.bias != nullptr) bias[1] = up.weight.bias[row];
+    auto* const out = static_cast<__nv_bfloat16*>(gate.out.data) + first + lane_ % 4 * 2;
+    const uint32_t rows_here = gate.rows - min(gate.rows, first + lane_ % 4 * 2);  // from this lane's first one on
+#pragma unroll
+    for (uint32_t token = 0; token < kTokens; token += 8) {
+      const float* const sums = sums_ + token / 2;
+      const auto gated = [&](uint32_t i) {
+        return activated(call_.activation, sums[i] + bias[0], sums[i + 2] + bias[1]);
+      };
+      const uint32_t two = transposed(pack<__nv_bfloat16>(gated(0), gated(1)));
+      const uint32_t mine = token + lane_ / 4;
+      if (mine >= work_.call.tokens || rows_here == 0) continue;
+      if (rows_here >= 2) {
+        *reinterpret_cast<uint32_t*>(out + mine * gate.out.stride) = two;
+      } else {
+        out[mine * gate.out.stride] = reinterpret_cast<const __nv_bfloat162&>(two).x;
+      }
+    }
   }
   __device__ void store_sums(uint32_t tile) const {
     const FewCall::PartTile at = work_.call.part_of(tile + warp_);
@@ -237,30 +286,36 @@ class BatchMultiplier {
 #pragma unroll
     for (uint32_t i = 0; i < kSums; ++i) sums[token_of(i)][warp_ * kTileRows + row_of(i)] = sums_[i];
     sync_cluster();
-    constexpr uint32_t kFours = Shared::kRows / 4, kLoads = 4;  // on their way together
+    constexpr uint32_t kFours = Shared::kRows / 4;
     for (uint32_t i = work_.slice * kThreads + threadIdx.x; i < work_.call.tokens * kFours;
          i += work_.splits * kThreads) {
       const uint32_t token = i / kFours, row = i % kFours * 4;
-      float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 1
-      for (uint32_t first = 0; first < work_.splits; first += kLoads) {
-        float4 of_slice[kLoads];
-#pragma unroll
-        for (uint32_t s = 0; s < kLoads; ++s) {
-          const uint32_t slice = min(first + s, work_.splits - 1);
-          of_slice[s] = load_of_block(reinterpret_cast<const float4*>(&sums[token][row]), slice);
-        }
-#pragma unroll
-        for (uint32_t s = 0; s < kLoads; ++s) {
-          if (first + s >= work_.splits) break;
-          sum = make_float4(sum.x + of_slice[s].x, sum.y + of_slice[s].y, sum.z + of_slice[s].z, sum.w + of_slice[s].w);
-        }
-      }
+      const auto* const place = reinterpret_cast<const float4*>(&sums[token][row]);
+      const float4 sum = work_.splits <= 4 ? sum_slices<4>(place) : sum_slices<kBatchSplits>(place);
       const FewCall::PartTile at = work_.call.part_of(tile + row / kTileRows);
       store_fours(work_.call.parts[at.part], token, at.tile * kTileRows + row % kTileRows, sum);
     }
   }
 
+  // Of all blocks what lies at `place`, kLoads on their way together.
+  template <uint32_t kLoads>
+  __device__ __forceinline__ float4 sum_slices(const float4* place) const {
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 1
+    for (uint32_t first = 0; first < work_.splits; first += kLoads) {
+      float4 of_slice[kLoads];
+#pragma unroll
+      for (uint32_t s = 0; s < kLoads; ++s) of_slice[s] = load_of_block(place, min(first + s, work_.splits - 1));
+#pragma unroll
+      for (uint32_t s = 0; s < kLoads; ++s) {
+        if (first + s >= work_.splits) break;
+        sum = make_float4(sum.x + of_slice[s].x, sum.y + of_slice[s].y, sum.z + of_slice[s].z, sum.w + of_slice[s].w);
+      }
+    }
+    return sum;
+  }
+
+  const BatchCall& call_;
   const BatchWork work_;
   Shared& shared_;
   const uint32_t warp_, lane_;
@@ -268,7 +323,7 @@ class BatchMultiplier {
 };
 
 // A block's part in a launch.
-template <typename Coding, uint32_t kTokens>
+template <typename Coding, uint32_t kTokens, bool kIsGated>
 __device__ void multiply_batch_block(const BatchCall& call, BatchShared<Coding, kTokens>& shared) {
   const bool is_loader = threadIdx.x / kLanes == kBatchWarps;
   if (is_loader && ptx::is_elected()) {
@@ -280,11 +335,11 @@ __device__ void multiply_batch_block(const BatchCall& call, BatchShared<Coding, 
   }
   __syncthreads();
   if (is_loader) {
-    if (ptx::is_elected()) BatchLoader<Coding, kTokens>(call, shared).run();
+    if (ptx::is_elected()) BatchLoader<Coding, kTokens, kIsGated>(call, shared).run();
     __syncwarp();
     if (call.splits > 1) sync_cluster();
   } else {
-    BatchMultiplier<Coding, kTokens>(call, shared).run();
+    BatchMultiplier<Coding, kTokens, kIsGated>(call, shared).run();
   }
   if (call.splits > 1) sync_cluster();  // nobody leaves whose sums are still read
 }

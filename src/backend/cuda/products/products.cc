@@ -17,6 +17,9 @@ namespace headwater::backend::cuda {
 cudaError_t launch_batch(Coding, const BatchCall&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
+cudaError_t launch_gated_batch(const BatchCall&, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
 #endif
 
 namespace {
@@ -116,6 +119,36 @@ Status Products::run(const ops::MatmulParams& params, cudaStream_t stream) {
     HEADWATER_RETURN_IF_ERROR(run(way, x, alike, stream));
   }
   return {};
+}
+
+Result<bool> Products::run_gated(const ops::GatedMatmulParams& params, cudaStream_t stream) {
+  const CudaWeight &gate = weight_of(params.gate), &up = weight_of(params.up);
+  const ops::Matrix& out = params.out;
+  const auto rows = static_cast<uint32_t>(gate.rows());
+  const uint32_t groups = (rows + kGatedGroupRows - 1) / kGatedGroupRows;
+  if (params.x.rows == 0 || gate.coding != Coding::kDense || up.coding != Coding::kDense || up.rows() != gate.rows() ||
+      up.columns() != gate.columns() || out.dtype != DType::kBF16 || out.columns != rows || out.stride % 2 != 0 ||
+      reinterpret_cast<uintptr_t>(out.data) % 4 != 0 || groups < device_attribute(cudaDevAttrMultiProcessorCount)) {
+    return false;
+  }
+  HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, operand(params.x, gate.columns_padded, true, stream));
+  const ops::Product products[] = {params.gate, params.up};
+  HEADWATER_ASSIGN_OR_RETURN(const Way way, way_of(x, products, stream));
+  if (way != Way::kBatch) return false;
+  BatchCall batch{};
+  batch.activation = params.activation;
+  batch.product.x = rows_of(x);
+  batch.product.tokens = x.rows;
+  batch.product.pairs = gate.pairs();
+  batch.product.parts_count = 1;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const FewWeight weight = few_weight(weight_of(products[i]), products[i].bias);
+    batch.product.parts[i] = {weight, rows_of(out), rows, groups * kGroupTiles};
+    HEADWATER_ASSIGN_OR_RETURN(batch.weights[i], map_of(weight.data, rows, x.columns, x.columns, kGatedGroupRows));
+  }
+  HEADWATER_ASSIGN_OR_RETURN(batch.x, map_of(x.data, x.rows, x.columns, x.stride, batch_rows(x.rows)));
+  HEADWATER_RETURN_IF_ERROR(checked(launch_gated_batch(batch, stream), "launch of a gated product"));
+  return true;
 }
 
 bool Products::can_go(Way way, const ops::Matrix& x, bool is_short) const {

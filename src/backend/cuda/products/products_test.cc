@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include "support/compare.h"
 #include "support/quantize.h"
 
@@ -143,6 +147,86 @@ TEST_F(ProductsTest, ABatchGoesRoundItsRing) {
     for (const uint32_t tokens : {8, 24, 64}) {
       expect_near(Way::kBatch, {dtype, tokens, 16384 + 192, {128}, false, true, 4, 3});
       expect_near(Way::kBatch, {dtype, tokens, 704, {40000}, true, false, 5, 101});
+    }
+  }
+}
+
+double activated(ops::Activation activation, double gate, double up) {
+  switch (activation) {
+    case ops::Activation::kSilu:
+      return gate / (1 + std::exp(-gate)) * up;
+    case ops::Activation::kGeluTanh:
+      return 0.5 * gate * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate))) *
+             up;
+    default:
+      gate = std::min(gate, 7.0);
+      return gate / (1 + std::exp(-1.702 * gate)) * (std::clamp(up, -7.0, 7.0) + 1);
+  }
+}
+
+// In one launch where there are enough rows: with rows that end inside a tile and inside a pair, every activation, biases or none.
+TEST_F(ProductsTest, AGateAndUpOfABatchAreOneLaunch) {
+  if (!is_hopper_) GTEST_SKIP() << "not built for this device";
+  Result<Products> products = Products::create(false);
+  ASSERT_TRUE(products) << products.status().message();
+  products->keep_to(Way::kBatch);
+  for (const auto& [rows, columns] : {std::pair{64u * 132, 128u}, std::pair{64u * 264 + 43, 192u}}) {
+    for (const uint32_t tokens : {1u, 7u, 16u, 25u, 33u, 64u}) {
+      Random random(rows + tokens);
+      std::vector<std::byte> bytes[2];
+      std::vector<float> biases[2];
+      std::vector<std::unique_ptr<ops::Weight>> weights;
+      std::vector<DeviceBuffer> memory;
+      const auto put = [&](const void* data, size_t size) {
+        memory.push_back(DeviceBuffer::create(size).value());
+        upload(memory.back(), data, size);
+        return memory.back().as<float>();
+      };
+      for (uint32_t i = 0; i < 2; ++i) {
+        bytes[i] = testing::random_weight(DType::kBF16, uint64_t{rows} * columns, 0.1f, random);
+        weights.push_back(products->prepare({bytes[i].data(), DType::kBF16, rows, columns}, *stream_).value());
+        biases[i].resize(rows);
+        for (float& bias : biases[i]) bias = tokens % 2 == 0 ? random.normal() : 0;
+      }
+      std::vector<uint16_t> x(uint64_t{tokens} * columns);
+      for (uint16_t& value : x) value = f32_to_bf16(random.normal());
+      const uint64_t stride = rows + 6 + rows % 2;
+      std::vector<uint16_t> outs(tokens * stride, 0x3f80);
+      float* const out = put(outs.data(), outs.size() * 2);
+      const auto activation = static_cast<ops::Activation>(tokens % 3);
+      const auto product = [&](uint32_t i) {
+        return ops::Product{weights[i].get(), {}, tokens % 2 == 0 ? put(biases[i].data(), rows * 4) : nullptr};
+      };
+      ASSERT_TRUE(products->reserve(tokens));
+      const Result<bool> done =
+          products->run_gated({{put(x.data(), x.size() * 2), tokens, columns, columns, DType::kBF16},
+                               product(0),
+                               product(1),
+                               {out, tokens, rows, stride, DType::kBF16},
+                               activation},
+                              stream_->get());
+      ASSERT_TRUE(done) << done.status().message();
+      ASSERT_TRUE(*done);
+      ASSERT_TRUE(stream_->wait());
+      ASSERT_EQ(cudaMemcpy(outs.data(), out, outs.size() * 2, cudaMemcpyDeviceToHost), cudaSuccess);
+      std::vector<float> got, expected;
+      for (uint32_t r = 0; r < rows; r += r + 64 < rows ? 37 : 1) {
+        for (uint32_t t = 0; t < tokens; ++t) {
+          double sums[2] = {biases[0][r], biases[1][r]};
+          for (uint32_t i = 0; i < 2; ++i) {
+            const auto* const weight = reinterpret_cast<const uint16_t*>(bytes[i].data()) + uint64_t{r} * columns;
+            for (uint32_t c = 0; c < columns; ++c)
+              sums[i] += double{bf16_to_f32(weight[c])} * bf16_to_f32(x[t * columns + c]);
+          }
+          expected.push_back(static_cast<float>(activated(activation, sums[0], sums[1])));
+          got.push_back(bf16_to_f32(outs[t * stride + r]));
+        }
+      }
+      EXPECT_TRUE(testing::near(got, expected, testing::tolerance_for(DType::kBF16, columns).scaled(4), tokens,
+                                fmt::format("{} x {}, {} tokens", rows, columns, tokens)));
+      for (uint32_t t = 0; t < tokens; ++t) {
+        EXPECT_EQ(outs[t * stride + rows], 0x3f80) << "behind row " << t;
+      }
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/overlap.cuh"
+#include "backend/cuda/step/activated.cuh"
 #include "backend/cuda/step/rows.cuh"
 #include "ops/pending_token.h"
 
@@ -36,21 +37,6 @@ __global__ void embed(Rows table, uint32_t vocabulary, TokenIds token_ids, float
     const auto id = static_cast<uint32_t>(token_at(token_ids, row));
     row_at<float>(out, row)[c] = scale * to_float(row_at<Element>(table, id < vocabulary ? id : 0)[c]);
   });
-}
-
-__device__ float activated(ops::Activation activation, float gate, float up) {
-  switch (activation) {
-    case ops::Activation::kSilu:
-      return gate / (1 + expf(-gate)) * up;
-    case ops::Activation::kGeluTanh: {
-      constexpr float kRoot = 0.7978845608f;  // sqrt(2 / pi)
-      return 0.5f * gate * (1 + tanhf(kRoot * (gate + 0.044715f * gate * gate * gate))) * up;
-    }
-    default: {                                                                  // kSwigluClamped
-      const float g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;  // NaN stays
-      return g / (1 + expf(-1.702f * g)) * (u + 1);
-    }
-  }
 }
 
 template <typename In, typename Out>
