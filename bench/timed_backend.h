@@ -56,7 +56,6 @@ class TimedBackend final : public ops::Backend {
     return backend_->reserve_scratch(limits, shape, q_heads, vocabulary);
   }
   Status reserve_experts(const ops::ExpertsShape& shape) override { return backend_->reserve_experts(shape); }
-  Status prepare_experts(std::span<const ops::Expert> experts) override { return backend_->prepare_experts(experts); }
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override {
     totals_.add_token_keys(block.page_table());
     return backend_->begin_step(block);

@@ -332,9 +332,6 @@ class Backend {
   virtual Status reserve_experts(const ExpertsShape& /*shape*/) {
     return error(ErrorCode::kUnsupported, "the {} back end has no experts; use --backend cpu", info().name);
   }
-  // A layer's experts, before the first mix_experts() that is given this span, and again when they or their weights are others.
-  // kUnsupported for types that cannot be mixed in a layer.
-  virtual Status prepare_experts(std::span<const Expert> /*experts*/) { return {}; }
 
   // A step. copy_pages comes before any write of the step and copies in the order listed: a later copy may fill the
   // source of an earlier one. What went wrong while a step before was enqueued comes back here, unless collect() or

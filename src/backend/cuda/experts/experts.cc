@@ -34,37 +34,6 @@ Status Experts::reserve(const ops::ExpertsShape& shape) {
   return {};
 }
 
-Result<bool> Experts::prepare(std::span<const ops::Expert> experts, const Stream& stream) {
-  if (experts.empty()) return false;
-  const CudaWeight &first = cuda(experts[0].gate), &first_down = cuda(experts[0].down);
-  const size_t count = experts.size();
-  std::vector<FewWeight> weights(3 * count);
-  for (size_t e = 0; e < count; ++e) {
-    const ops::Expert& expert = experts[e];
-    const Coding codings[] = {cuda(expert.gate).coding, cuda(expert.up).coding, cuda(expert.down).coding};
-    if (codings[0] != first.coding || codings[1] != first.coding || codings[2] != first_down.coding ||
-        first.is_short != first_down.is_short) {
-      return error(
-          ErrorCode::kUnsupported,
-          "experts of one layer in several types (expert {}: {}, {} and {}); the CUDA back end takes one for gate "
-          "and up and one for down: use --backend cpu",
-          e, to_string(expert.gate->dtype()), to_string(expert.up->dtype()), to_string(expert.down->dtype()));
-    }
-    weights[e] = few_weight(cuda(expert.gate), expert.gate_bias);
-    weights[count + e] = few_weight(cuda(expert.up), expert.up_bias);
-    weights[2 * count + e] = few_weight(cuda(expert.down), expert.down_bias);
-  }
-  Layer& layer = layers_[experts.data()];
-  if (layer.weights == weights) return false;
-  HEADWATER_ASSIGN_OR_RETURN(DeviceBuffer on_device, DeviceBuffer::create(weights.size() * sizeof(FewWeight)));
-  HEADWATER_RETURN_IF_ERROR(
-      checked(cudaMemcpyAsync(on_device.data(), weights.data(), on_device.size(), cudaMemcpyHostToDevice, stream.get()),
-              "upload of experts"));
-  HEADWATER_RETURN_IF_ERROR(stream.wait());
-  layer = {std::move(weights), std::move(on_device)};
-  return true;
-}
-
 Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStream_t stream) {
   const uint32_t tokens = p.x.rows, used = p.experts_used, slots = tokens * used;
   if (tokens == 0) return {};
@@ -72,10 +41,6 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
   const auto hidden = static_cast<uint32_t>(first.rows());
   const uint32_t hidden_padded = first_down.columns_padded;
   check(slots <= slots_ && hidden_padded <= hidden_ && p.out.columns <= columns_, "experts beyond what was reserved");
-
-  const auto layer = layers_.find(p.experts.data());
-  check(layer != layers_.end() && layer->second.weights.size() == 3 * p.experts.size(),
-        "experts that prepare() was told of");
 
   auto *choices = choices_.as<uint32_t>(), *order = order_.as<uint32_t>(), *begins = begins_.as<uint32_t>();
   const auto experts = static_cast<uint32_t>(p.experts.size());
@@ -87,8 +52,7 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
   HEADWATER_ASSIGN_OR_RETURN(const ops::Matrix x, products.operand(p.x, first.columns_padded, first.is_short, stream));
   const Rows gate{gate_.data(), hidden_padded, first.is_short}, up{up_.data(), hidden_padded, first.is_short};
   const Rows down{down_.data(), p.out.columns, false};
-  const FewWeight* const weights = layer->second.on_device.as<FewWeight>();
-  GroupedCall in{.weights = weights,
+  GroupedCall in{.weights = {},
                  .out = {gate, up},
                  .parts = 2,
                  .experts = experts,
@@ -98,7 +62,7 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
                  .slots_of_row = used,
                  .order = order,
                  .begins = begins};
-  GroupedCall out{.weights = weights + 2 * experts,
+  GroupedCall out{.weights = {},
                   .out = {down, {}},
                   .parts = 1,
                   .experts = experts,
@@ -108,6 +72,21 @@ Status Experts::run(const ops::MixExpertsParams& p, Products& products, cudaStre
                   .slots_of_row = 1,
                   .order = order,
                   .begins = begins};
+  for (uint32_t e = 0; e < experts; ++e) {
+    const ops::Expert& expert = p.experts[e];
+    const Coding codings[] = {cuda(expert.gate).coding, cuda(expert.up).coding, cuda(expert.down).coding};
+    if (codings[0] != first.coding || codings[1] != first.coding || codings[2] != first_down.coding ||
+        first.is_short != first_down.is_short) {
+      return error(
+          ErrorCode::kUnsupported,
+          "experts of one layer in several types (expert {}: {}, {} and {}); the CUDA back end takes one for gate "
+          "and up and one for down: use --backend cpu",
+          e, to_string(expert.gate->dtype()), to_string(expert.up->dtype()), to_string(expert.down->dtype()));
+    }
+    in.weights[0][e] = few_weight(cuda(expert.gate), expert.gate_bias);
+    in.weights[1][e] = few_weight(cuda(expert.up), expert.up_bias);
+    out.weights[0][e] = few_weight(cuda(expert.down), expert.down_bias);
+  }
   HEADWATER_RETURN_IF_ERROR(checked(launch_grouped(first.coding, in, stream), "products of experts"));
   const GateMulCall gate_mul{gate, up, gate, {slots, hidden_padded}, hidden, p.activation};
   HEADWATER_RETURN_IF_ERROR(checked(launch_gate_mul(gate_mul, stream), "gate_mul of experts"));

@@ -8,9 +8,6 @@
 //   mix      a token's slots times their weights, in descending order of router logits
 #pragma once
 
-#include <map>
-#include <vector>
-
 #include "backend/cuda/products/products.h"
 
 namespace headwater::backend::cuda {
@@ -19,17 +16,9 @@ class Experts {
  public:
   // Room for mix_experts() up to this shape. kUnsupported for more experts than a launch takes.
   Status reserve(const ops::ExpertsShape& shape);
-  // Their weights, where kernels read them. Whether anything is new: recordings made before it do not know. kUnsupported for
-  // several types. Waits for the stream.
-  Result<bool> prepare(std::span<const ops::Expert> experts, const Stream& stream);
   Status run(const ops::MixExpertsParams& params, Products& products, cudaStream_t stream);
 
  private:
-  struct Layer {
-    std::vector<FewWeight> weights;  // [gate, up and down, experts]
-    DeviceBuffer on_device;
-  };
-  std::map<const ops::Expert*, Layer> layers_;  // by the span that a model gives; kept until another is given there
   uint64_t slots_ = 0, hidden_ = 0, columns_ = 0;
   DeviceBuffer choices_, weights_, order_, begins_;  // [slots] expert, [slots] weight, [slots] by expert, [experts + 1]
   DeviceBuffer gate_, up_, down_;                    // [slots, hidden] of BF16 or F32, likewise, [slots, columns]

@@ -10,7 +10,7 @@ constexpr uint32_t kMixThreads = 256, kThreads = kFewThreads<kFewTokens>, kWarps
 struct SlotsInTurn {
   static constexpr bool kWeightsAhead = false;
   const GroupedCall& call;
-  const FewWeight weight;
+  const FewWeight& weight;
   uint32_t begin, end;  // of the expert's slots
   uint32_t count = (end - begin + kFewTokens - 1) / kFewTokens;
 
@@ -43,14 +43,13 @@ template <typename Coding>
 __global__ void __launch_bounds__(kThreads) multiply_grouped(const __grid_constant__ GroupedCall call) {
   const uint32_t begin = call.begins[blockIdx.y], end = call.begins[blockIdx.y + 1];
   if (begin == end) return;
-  multiply_passes<Coding, kFewTokens>(
-      SlotsInTurn{call, call.weights[blockIdx.z * call.experts + blockIdx.y], begin, end}, call.pairs);
+  multiply_passes<Coding, kFewTokens>(SlotsInTurn{call, call.weights[blockIdx.z][blockIdx.y], begin, end}, call.pairs);
 }
 
 // F32 weights and rows, exactly: a warp a row of the weight. Not made for speed: models that are stored so are small.
 __global__ void __launch_bounds__(kThreads) multiply_grouped_f32(const __grid_constant__ GroupedCall call) {
   const uint32_t expert = blockIdx.y, part = blockIdx.z, lane = threadIdx.x % kLanes;
-  const FewWeight weight = call.weights[part * call.experts + expert];
+  const FewWeight& weight = call.weights[part][expert];
   const uint64_t columns = uint64_t{call.pairs} * kPairColumns;
   for (uint32_t row = blockIdx.x * kTileRows + threadIdx.x / kLanes; row < call.rows; row += kWarps) {
     if (row >= (blockIdx.x + 1) * kTileRows) break;

@@ -17,7 +17,6 @@ inline constexpr uint32_t kFewSharedBytes = 106 << 10;
 struct FewWeight {
   const void* data;   // packed; kDense, kNone: the dense matrix
   const float* bias;  // of the product; or null
-  bool operator==(const FewWeight&) const = default;
 };
 
 // out = x * transpose(weight) + bias for weights of one coding and width that read the same x.
