@@ -1,7 +1,8 @@
 // Kernels whose blocks wait for each other (attention) must have all of them on the device in the end. Two such kernels of
 // different streams can keep each other's last blocks out for ever. A cooperative launch rules that out, but it begins when
 // all of its blocks fit, 3 us later than what is launched to overlap. One user of a device may do without: blocks of others then
-// come all or none, and those of its own stream come in order.
+// come all or none, and those of its own stream come in order. Two things it does not know of: contexts with fewer multiprocessors
+// than the device has, and kernels of other libraries that wait for blocks of their own without a cooperative launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +10,6 @@
 #include <array>
 #include <atomic>
 #include <utility>
-
-#include "backend/cuda/device.h"
 
 namespace headwater::backend::cuda {
 
@@ -21,8 +20,10 @@ class DeviceClaim {
   static DeviceClaim try_take() {
     DeviceClaim claim;
     int device = 0;
+    int is_shared = 1;  // by other processes
     if (cudaGetDevice(&device) != cudaSuccess || device >= static_cast<int>(taken_.size()) ||
-        device_attribute(cudaDevAttrMpsEnabled) != 0) {
+        cudaDeviceGetAttribute(&is_shared, cudaDevAttrMpsEnabled, device) != cudaSuccess || is_shared != 0) {
+      cudaGetLastError();  // CUDA's memory of it
       return claim;
     }
     std::atomic<bool>& place = taken_[static_cast<size_t>(device)];

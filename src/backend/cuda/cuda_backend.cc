@@ -296,10 +296,9 @@ Result<ops::DeviceBatch> CudaBackend::begin_step(const ops::StepBlock& block) {
   HEADWATER_RETURN_IF_ERROR(std::exchange(failure_, {}));  // of a step that nobody has collected
   const std::span<const std::byte> bytes = block.bytes();
   std::byte* device = block.device_copy()->data();
-  static_assert(Buffer::kAlignment % kUploadPiece == 0);
-  check(bytes.size() % kUploadPiece == 0, "whole pieces");
-  HEADWATER_RETURN_IF_ERROR(
-      checked(launch_upload(device, bytes.data(), bytes.size(), stream_.get()), "upload of a step"));
+  // By a copy engine, behind which no kernel begins early: some read the block before they wait for kernels ahead.
+  HEADWATER_RETURN_IF_ERROR(checked(
+      cudaMemcpyAsync(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_.get()), "upload of a step"));
   return block.batch_at(device);
 }
 

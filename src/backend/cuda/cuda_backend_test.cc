@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "backend/cuda/claim.h"
+#include "backend/cuda/device.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/stopwatch.h"
 #include "support/compare.h"

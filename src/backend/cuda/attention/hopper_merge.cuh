@@ -65,7 +65,7 @@ class RowMerger {
             is_there ? slots_of_token(call_, position) : 0};
   }
 
-  // What is waited for comes, since all blocks of the grid are there (launch_hopper) and wait for nobody but each other here.
+  // What is waited for comes, since all blocks of the grid come (claim.h) and wait for nobody but each other here.
   __device__ void wait(uint32_t row) const {
     BlockClocks::RowPoll poll = clocks_.row_poll(mine_.count);
     if (mine_.count > 0) {

@@ -274,6 +274,7 @@ class BatchMultiplier {
   // Of a matrix of 8 x 8, two columns of a row a lane. Source: PTX ISA 9.0, "movmatrix".
   __device__ static uint32_t transposed(uint32_t word) {
     uint32_t of;
+    __syncwarp();  // lanes whose token is none have gone past their store
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(of) : "r"(word));
     return of;
   }

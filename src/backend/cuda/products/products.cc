@@ -172,7 +172,7 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
   if (is_recording(stream)) return first;
   HEADWATER_RETURN_IF_ERROR(run_dense(x, products, stream));  // which chooses its own way first
   // Between two short kernels, as in a step: what begins before the one ahead has ended, and lets the one behind begin, is worth
-  // it. What other products gain by that is not seen, so a later way has to be faster by more than kTie.
+  // it. What other products gain by that is not seen, so cuBLASLt's has to be faster by more than kTie.
   constexpr float kTie = 0.95f;
   const DeviceBuffer& scratch = dense_.workspace();
   const ops::Matrix copy{scratch.as<float>(), x.rows, x.columns, x.columns, x.dtype};
@@ -190,7 +190,7 @@ Result<Way> Products::way_of(const ops::Matrix& x, std::span<const ops::Product>
       return enqueue_short();
     };
     const Result<float> ms = shortest_ms(enqueue, scratch, stream);
-    if (!ms || *ms >= kTie * shortest) continue;  // a way that a device or driver refuses is none
+    if (!ms || *ms >= (way == Way::kDense ? kTie : 1) * shortest) continue;  // what a device or driver refuses is none
     shortest = *ms;
     ways_[size] = way;
   }

@@ -25,7 +25,7 @@ class Products {
   // Room to convert operands of steps of up to `tokens`. Here or at prepare(), never in a step, memory is taken.
   Status reserve(uint32_t tokens);
   Status run(const ops::MatmulParams& params, cudaStream_t stream);
-  // As one launch, or false: nothing is enqueued, since it is none or would be slower than its parts.
+  // As one launch, or false: only room is written, since it is none or would be slower than its parts.
   Result<bool> run_gated(const ops::GatedMatmulParams& params, cudaStream_t stream);
   bool has_few() const { return has_few_; }  // whether the device takes the product of few rows, and so that of experts
   // From now on this way where it can be gone, instead of the fastest: for tests and benches.

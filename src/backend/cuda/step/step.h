@@ -62,7 +62,8 @@ cudaError_t launch_gather_rows(const Rows& in, uint32_t rows_in, const uint32_t*
 cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& to, Extent extent, cudaStream_t stream);
 
 // Copies from pinned host memory. By threads: a copy engine begins later behind kernels, and they behind it. In pieces: up to
-// kUploadPiece - 1 bytes more than told, from and to aligned addresses.
+// kUploadPiece - 1 bytes more than told, from and to aligned addresses. Kernels behind it may begin before it has ended, so they read
+// what it copies behind their wait.
 inline constexpr uint32_t kUploadPiece = 16;
 cudaError_t launch_upload(void* to, const void* from, uint64_t bytes, cudaStream_t stream);
 
