@@ -8,6 +8,8 @@
 // of the columns, and their sums are added in the order of the slices. So the bits of an output depend on the row of x, the
 // weights of the launch, kTokens and the device.
 //
+// A gated product's tiles are eight rows of gate and the same ones of up, so what stands between them is done where their sums are.
+//
 // Two blocks fill a multiprocessor's shared memory, as in few.cuh.
 #pragma once
 
