@@ -28,6 +28,21 @@ class Matmul : public TargetTest {
     const ops::StepLimits limits{tokens, tokens, 1, 16, tokens};
     EXPECT_TRUE(backend.reserve_scratch(limits, {1, 1, 64, 64, 16, 1, DType::kF32}, 1, 64));
   }
+  // What `enqueue` makes of x on a back end; it returns what has to live until that is there.
+  template <typename Enqueue>
+  void run(BackendMemory& on, HostMatrix& x, HostMatrix& to, const Enqueue& enqueue) {
+    reserve(on.backend(), x.rows());
+    on.clear();
+    const ops::Matrix x_at = on.put(x), to_at = on.put(to);
+    [[maybe_unused]] const auto kept = enqueue(on, x_at, to_at);
+    EXPECT_TRUE(on.backend().finish());
+    on.get(to, to_at);
+  }
+  static std::vector<float> random_bias(uint32_t n, Random& random) {
+    std::vector<float> bias(n);
+    for (float& value : bias) value = random.normal();
+    return bias;
+  }
 };
 
 TEST_P(Matmul, EveryWeightTypeAndOddShape) {
@@ -45,22 +60,17 @@ TEST_P(Matmul, EveryWeightTypeAndOddShape) {
       const std::vector<std::byte> data = random_rows(dtype, n, k, random);
       HostMatrix x(tokens, k, 5), out(tokens, n, 3), expected(tokens, n);
       x.fill(random);
-      std::vector<float> bias(n);
-      for (float& value : bias) value = random.normal();
-      const auto run = [&](BackendMemory& on, HostMatrix& to) {
-        reserve(on.backend(), tokens);
-        on.clear();
+      const std::vector<float> bias = random_bias(n, random);
+      const auto enqueue = [&](BackendMemory& on, const ops::Matrix& x_at, const ops::Matrix& to_at) {
         std::vector<std::byte> view = data;
-        const std::unique_ptr<ops::Weight> weight = prepare(on.backend(), {view.data(), dtype, n, k});
+        std::unique_ptr<ops::Weight> weight = prepare(on.backend(), {view.data(), dtype, n, k});
         if (on.backend().info().copies_weights) std::ranges::fill(view, std::byte{0xff});
-        const ops::Matrix x_at = on.put(x), to_at = on.put(to);
         const ops::Product product{weight.get(), to_at, i % 2 == 0 ? on.put(bias) : nullptr};
         on.backend().matmul({x_at, {&product, 1}});
-        EXPECT_TRUE(on.backend().finish());
-        on.get(to, to_at);
+        return std::pair{std::move(view), std::move(weight)};
       };
-      run(memory, out);
-      run(memory_of_reference, expected);
+      run(memory, x, out, enqueue);
+      run(memory_of_reference, x, expected, enqueue);
       EXPECT_TRUE(near(out.values(), expected.values(), product_tolerance(dtype, k), seed,
                        fmt::format("{} [{}, {}] x {}", to_string(dtype), n, k, tokens)));
       EXPECT_TRUE(out.is_padding_untouched());
@@ -112,24 +122,19 @@ TEST_P(Matmul, AGatedProductIsBothProductsAndTheirGate) {
       const std::vector<std::byte> gate = random_rows(dtype, n, k, random), up = random_rows(dtype, n, k, random);
       HostMatrix x(tokens, k, 8), out(tokens, n, 3), expected(tokens, n), room(tokens, n);
       x.fill(random);
-      std::vector<float> bias(n);
-      for (float& value : bias) value = random.normal();
-      const auto run = [&](BackendMemory& on, HostMatrix& to) {
-        reserve(on.backend(), tokens);
-        on.clear();
-        const auto of_gate = prepare(on.backend(), {gate.data(), dtype, n, k});
-        const auto of_up = prepare(on.backend(), {up.data(), dtype, n, k});
-        const ops::Matrix x_at = on.put(x), to_at = on.put(to);
+      const std::vector<float> bias = random_bias(n, random);
+      const auto enqueue = [&](BackendMemory& on, const ops::Matrix& x_at, const ops::Matrix& to_at) {
+        auto of_gate = prepare(on.backend(), {gate.data(), dtype, n, k});
+        auto of_up = prepare(on.backend(), {up.data(), dtype, n, k});
         on.backend().gated_matmul({x_at,
                                    {of_gate.get(), on.put(room), on.put(bias)},
                                    {of_up.get(), on.put(room)},
                                    to_at,
                                    ops::Activation::kGeluTanh});
-        EXPECT_TRUE(on.backend().finish());
-        on.get(to, to_at);
+        return std::pair{std::move(of_gate), std::move(of_up)};
       };
-      run(memory, out);
-      run(memory_of_reference, expected);
+      run(memory, x, out, enqueue);
+      run(memory_of_reference, x, expected, enqueue);
       EXPECT_TRUE(near(out.values(), expected.values(), product_tolerance(dtype, k).scaled(4), tokens,
                        fmt::format("{} x {}", to_string(dtype), tokens)));
       EXPECT_TRUE(out.is_padding_untouched());
