@@ -55,7 +55,7 @@ Places places_of_device() {
   return places;
 }
 
-template <typename Coding, uint32_t kTokens, bool kIsGated = false>
+template <typename Coding, uint32_t kTokens, bool kIsGated>
 cudaError_t launch(BatchCall call, cudaStream_t stream) {
   constexpr uint32_t kBytes = sizeof(BatchShared<Coding, kTokens>);
   static_assert(kBytes <= kFewSharedBytes);
@@ -74,31 +74,26 @@ cudaError_t launch(BatchCall call, cudaStream_t stream) {
   return launch_overlapping_clusters(kernel, call.splits, blocks, kBatchThreads, kBytes, stream, call);
 }
 
+template <typename Coding, bool kIsGated>
+cudaError_t launch_for_tokens(const BatchCall& call, cudaStream_t stream) {
+  switch (batch_rows(call.product.tokens)) {
+    case 16:
+      return launch<Coding, 16, kIsGated>(call, stream);
+    case 32:
+      return launch<Coding, 32, kIsGated>(call, stream);
+    default:
+      return launch<Coding, kBatchTokens, kIsGated>(call, stream);
+  }
+}
+
 }  // namespace
 
 cudaError_t launch_batch(Coding coding, const BatchCall& call, cudaStream_t stream) {
-  return with_coding(coding, [&](auto of) {
-    using Of = decltype(of);
-    switch (batch_rows(call.product.tokens)) {
-      case 16:
-        return launch<Of, 16>(call, stream);
-      case 32:
-        return launch<Of, 32>(call, stream);
-      default:
-        return launch<Of, kBatchTokens>(call, stream);
-    }
-  });
+  return with_coding(coding, [&](auto of) { return launch_for_tokens<decltype(of), false>(call, stream); });
 }
 
 cudaError_t launch_gated_batch(const BatchCall& call, cudaStream_t stream) {
-  switch (batch_rows(call.product.tokens)) {
-    case 16:
-      return launch<DenseCoding, 16, true>(call, stream);
-    case 32:
-      return launch<DenseCoding, 32, true>(call, stream);
-    default:
-      return launch<DenseCoding, kBatchTokens, true>(call, stream);
-  }
+  return launch_for_tokens<DenseCoding, true>(call, stream);
 }
 
 }  // namespace headwater::backend::cuda

@@ -200,13 +200,10 @@ class BatchMultiplier {
     if (lane_ < kPairs) ptx::arrive(&shared_.empty[lane_ == 0 ? stages[0] : stages[kPairs - 1]]);
   }
 
-  // As DenseCoding::decode(), of a warp's rows of gate, then of up.
+  // A warp's rows of gate, then of up.
   __device__ __forceinline__ void read_gated(const typename Shared::Stage& stage, uint32_t block, TileWords& a) const {
-    const auto* const rows = stage.weight[0].pieces;
     const uint32_t row = lane_ % 16 / 8 * kGatedGroupRows + warp_ * kGatedTileRows + lane_ % 8;
-    const uint32_t piece = block * 4 + lane_ / 16;
-    ptx::load_matrices(a[0], ptx::shared_address(&rows[row][Coding::Stage::place(row, piece)]));
-    ptx::load_matrices(a[1], ptx::shared_address(&rows[row][Coding::Stage::place(row, piece + 2)]));
+    Coding::read(stage.weight[0].pieces, row, block, lane_, a);
   }
 
   __device__ uint32_t token_of(uint32_t i) const {

@@ -73,9 +73,13 @@ struct DenseCoding {
     }
   };
   static __device__ void decode(const Stage& stage, uint32_t block, uint32_t lane, TileWords& a, TileWords&) {
-    const uint32_t row = lane % 16, piece = block * 4 + lane / 16;
-    ptx::load_matrices(a[0], ptx::shared_address(&stage.pieces[row][Stage::place(row, piece)]));
-    ptx::load_matrices(a[1], ptx::shared_address(&stage.pieces[row][Stage::place(row, piece + 2)]));
+    read(stage.pieces, lane % 16, block, lane, a);
+  }
+  // `row` of `rows` is where the tile's row lane % 16 lies.
+  static __device__ void read(const uint4 (*rows)[8], uint32_t row, uint32_t block, uint32_t lane, TileWords& a) {
+    const uint32_t piece = block * 4 + lane / 16;
+    ptx::load_matrices(a[0], ptx::shared_address(&rows[row][Stage::place(row, piece)]));
+    ptx::load_matrices(a[1], ptx::shared_address(&rows[row][Stage::place(row, piece + 2)]));
   }
 };
 

@@ -177,7 +177,7 @@ cudaError_t launch_convert(const Rows& from, uint32_t columns_from, const Rows& 
 }
 
 cudaError_t launch_upload(void* to, const void* from, uint64_t bytes, cudaStream_t stream) {
-  constexpr uint64_t kBytesMost = 8 << 20;  // beyond it a copy engine is faster
+  constexpr uint64_t kBytesMost = 8 << 20;  // beyond it a beginning some microseconds sooner counts for nothing
   if (bytes > kBytesMost) return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
   const auto count = static_cast<uint32_t>((bytes + kUploadPiece - 1) / kUploadPiece);
   if (count == 0) return cudaSuccess;
